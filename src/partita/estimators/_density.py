@@ -167,8 +167,13 @@ class Density(DensityMixin, BaseEstimator):
         return None
 
     def _kind(self, rows: Rows) -> Kind:
-        """The encoding that the ``support`` parameter asks for; ``"auto"`` looks at the rows."""
-        check_choice(type(self).__name__, "support", self.support, self.supports)
+        """The encoding that the ``support`` parameter asks for, as its family does where that has
+        such a setting; ``"auto"`` looks at the rows.
+        """
+        owner, family = type(self).__name__, FAMILIES[self.family]
+        if "support" in family.settings:
+            return family.encoding_kind(rows, self._settings(), owner)
+        check_choice(owner, "support", self.support, self.supports)
         return infer_kind(rows) if self.support == "auto" else self.support
 
     def _settings(self) -> dict[str, Any]:

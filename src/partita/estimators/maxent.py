@@ -5,9 +5,6 @@ from typing import Any
 
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
-from partita.families import FAMILIES
-from partita.tables import Rows
-from partita.tables.encoding import Kind
 
 
 @parameters
@@ -69,7 +66,3 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
     def binarized_(self) -> bool:
         """Whether real columns were cut at their training median."""
         return self.encoding_.kind == "median"
-
-    def _kind(self, rows: Rows) -> Kind:
-        owner = type(self).__name__
-        return FAMILIES[self.family].encoding_kind(rows, self._settings(), owner)

@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Any
 
+from partita.core.checks import check_choice
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
+from partita.families.base import held
+from partita.tables import Rows
+from partita.tables.encoding import Kind
 
 
 @parameters
@@ -74,6 +78,10 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     pool: str = "average"
     separable: bool = False
     covariance_type: str = "full"
+
+    def _kind(self, rows: Rows) -> Kind:
+        check_choice(type(self).__name__, "support", self.support, self.supports)
+        return held(rows, {"support": self.support})
 
     def _settings(self) -> dict[str, Any]:
         support = "real" if self.encoding_.kind == "real" else "binary"

@@ -5,9 +5,6 @@ from typing import Any
 
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
-from partita.families import FAMILIES
-from partita.tables import Rows
-from partita.tables.encoding import Kind
 
 
 @parameters
@@ -70,7 +67,3 @@ class PottsDensity(ChainParameters, EnergyDensity):
     def binned_(self) -> bool:
         """Whether real columns were cut at their training quartiles."""
         return self.encoding_.kind == "quantile"
-
-    def _kind(self, rows: Rows) -> Kind:
-        owner = type(self).__name__
-        return FAMILIES[self.family].encoding_kind(rows, self._settings(), owner)
