@@ -3,7 +3,6 @@ partita's says what was asked for.
 """
 
 import inspect
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +14,11 @@ from tests.fuzz.cases import bounded, cases, only_named_errors
 
 from partita import models, nets
 from partita.core.protocols import Built
-from partita.core.registry import MODELS
+from partita.core.registry import MODELS, example_arguments
 from partita.errors import InputError, TooLarge
 
 G = torch.Generator().manual_seed(0)
-# how each is built: models as their examples say
+# arguments of each network, beside the generator; models have examples
 NETS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "MLP": ((2, 1), {"widths": (4,)}),
     "ConvNet": (((4, 4), 2), {"channels": (2,)}),
@@ -33,22 +32,17 @@ NETS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "LSTM": ((4,), {}),
     "SequenceNet": ((4, 1), {}),
 }
-MADE: dict[str, partial[Any]] = {
-    **{name: next(iter(model.examples(G).values())) for name, model in MODELS.items()},
-    **{name: partial(getattr(nets, name), *args, **more) for name, (args, more) in NETS.items()},
-}
-NAMES = st.sampled_from(sorted(MADE))
-
-
-def kind_of(name: str) -> Any:
-    return MADE[name].func
+KINDS: dict[str, Any] = {**MODELS, **nets.NETS}
+NAMES = st.sampled_from(sorted(KINDS))
 
 
 def arguments_of(name: str) -> dict[str, Any]:
     """Small ones, by name."""
-    signature, made = inspect.signature(kind_of(name)), MADE[name]
-    randomness = {"generator": G} if "generator" in signature.parameters else {}
-    return {**signature.bind_partial(*made.args, **made.keywords).arguments, **randomness}
+    if name in MODELS:
+        return next(iter(example_arguments(MODELS[name], G).values()))
+    args, more = NETS[name]
+    bound = inspect.signature(nets.NETS[name]).bind_partial(*args, **more)
+    return {**bound.arguments, "generator": G}
 
 
 @st.composite
@@ -57,7 +51,7 @@ def odd_arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     name = draw(NAMES)
     odd = draw(
         st.lists(
-            st.sampled_from(list(inspect.signature(kind_of(name)).parameters)),
+            st.sampled_from(list(inspect.signature(KINDS[name]).parameters)),
             min_size=1,
             max_size=2,
         )
@@ -67,8 +61,8 @@ def odd_arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 def test_every_model_and_network_is_built() -> None:
     assert NETS.keys() == nets.NETS.keys()
-    for name in MADE:
-        kind_of(name)(**arguments_of(name))
+    for name in KINDS:
+        KINDS[name](**arguments_of(name))
 
 
 @cases(0.05)
@@ -76,14 +70,14 @@ def test_every_model_and_network_is_built() -> None:
 def test_constructors(case: tuple[str, dict[str, Any]]) -> None:
     name, arguments = case
     with only_named_errors():
-        kind_of(name)(**arguments)
+        KINDS[name](**arguments)
 
 
 @pytest.mark.parametrize("generator", [None, 0, "cpu", torch.device("cpu")], ids=repr)
 @pytest.mark.parametrize("name", ["RBM", "MLP", "VAE", "DPMixture"])
 def test_randomness_is_a_generator(name: str, generator: Any) -> None:
     with pytest.raises(InputError, match=f"{name}: generator must be a torch.Generator"):
-        kind_of(name)(**{**arguments_of(name), "generator": generator})
+        KINDS[name](**{**arguments_of(name), "generator": generator})
 
 
 @pytest.mark.parametrize(
@@ -93,7 +87,7 @@ def test_randomness_is_a_generator(name: str, generator: Any) -> None:
 @pytest.mark.parametrize("count", [10**12, 10**18])
 def test_sizes_that_no_memory_holds(name: str, size: str, count: int) -> None:
     with bounded(), pytest.raises(TooLarge, match="more memory than there is"):
-        kind_of(name)(**{**arguments_of(name), size: count})
+        KINDS[name](**{**arguments_of(name), size: count})
 
 
 @pytest.mark.parametrize(
@@ -121,7 +115,7 @@ def test_sizes_that_no_memory_holds(name: str, size: str, count: int) -> None:
 )
 def test_settings_of_another_sort(name: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must "):
-        kind_of(name)(**{**arguments_of(name), **wrong})
+        KINDS[name](**{**arguments_of(name), **wrong})
 
 
 def test_a_whole_number_is_a_frequency_too() -> None:

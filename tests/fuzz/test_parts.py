@@ -20,7 +20,7 @@ from tests.grid.examples import rows_in
 import partita
 from partita import models
 from partita.core import capability
-from partita.core.registry import MODELS
+from partita.core.registry import MODELS, example_arguments
 from partita.samplers import Gibbs
 from partita.training import Settings
 
@@ -66,11 +66,10 @@ MINUTES = (-1, 0, float("nan"), float("inf"), "x", [], True, 1e-9)
 def example(name: str) -> tuple[Any, torch.Tensor]:
     """A small model of each sort, and rows for it."""
     g = torch.Generator().manual_seed(0)
-    model = (
-        models.RBM(2, 2, visible_units="gaussian", generator=g)
-        if name == "RBM, real"
-        else next(iter(MODELS[name].examples(g).values()))()
-    )
+    if name == "RBM, real":
+        model: Any = models.RBM(2, 2, visible_units="gaussian", generator=g)
+    else:
+        model = MODELS[name](**next(iter(example_arguments(MODELS[name], g).values())))
     return model, rows_in(model.support, g)
 
 

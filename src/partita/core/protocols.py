@@ -13,9 +13,9 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from functools import partial, wraps
+from functools import wraps
 from typing import (
     Any,
     ClassVar,
@@ -150,6 +150,9 @@ class Model(Built, ABC):
     # other methods that gradients flow through, beside those of the base classes
     forward_methods: ClassVar[tuple[str, ...]] = ()
     capabilities: frozenset[Capability] = frozenset()  # what core.capability may rely on
+    # arguments of small ones, by a label: one of each sort that the capability grid tells apart; a
+    # network is a partial, still without its generator
+    examples: ClassVar[Mapping[str, Settings]] = {}
 
     @abstractmethod
     def settings(self) -> Settings:
@@ -161,13 +164,6 @@ class Model(Built, ABC):
     def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
         """The model that :meth:`settings` describes, with fresh parameters."""
         return cls(**settings, generator=generator)
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> "dict[str, partial[Self]]":
-        """How small ones are made, by a label: one of each sort that the capability grid tells
-        apart; none by default.
-        """
-        return {}
 
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """Set what has a good start from training data: a reference, biases, scales; nothing by

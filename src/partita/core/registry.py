@@ -15,10 +15,10 @@ import pkgutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points
-from itertools import chain
+from inspect import signature
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ import torch
 from torch.distributions import Distribution
 
 from partita.core.capability import PARTS, load
-from partita.core.protocols import Capability, Model
+from partita.core.protocols import Capability, Model, Settings
 from partita.errors import PartitaError, PartitaWarning, RunError, invalid
 
 PLUGINS = "partita.plugins"  # the group of entry points, each a module that registers what it has
@@ -115,15 +115,30 @@ def model_named(name: str) -> type[Model]:
     return MODELS[name]
 
 
+def example_arguments(model: type[Model], generator: torch.Generator) -> dict[str, Settings]:
+    """All arguments of each of a model's examples."""
+    randomness = {"generator": generator}
+    of_all = randomness if "generator" in signature(model).parameters else {}
+    return {
+        label: {
+            name: value(**randomness) if isinstance(value, partial) else value
+            for name, value in example.items()
+        }
+        | of_all
+        for label, example in model.examples.items()
+    }
+
+
 def example_models() -> dict[str, Model]:
     """One density of each sort, for the capability grid: what enumerates and what does not,
     discrete and real.
     """
     g = torch.Generator().manual_seed(0)
-    examples = chain.from_iterable(model.examples(g).items() for model in MODELS.values())
-    made = {label: make() for label, make in examples}
     return {
-        label: model for label, model in made.items() if Capability.EMBEDS not in model.capabilities
+        label: kind(**arguments)
+        for kind in MODELS.values()
+        if Capability.EMBEDS not in kind.capabilities
+        for label, arguments in example_arguments(kind, g).items()
     }
 
 

@@ -7,7 +7,6 @@ Letters: D columns, E dimensions of the embedding, C channels.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 from typing import Self
 
@@ -42,6 +41,9 @@ class Encoder(Model):
     True
     """
 
+    examples = {
+        "Encoder": {"visible": 2, "embedding": 2, "widths": (4,)},
+    }
     capabilities = frozenset({Capability.EMBEDS})
     shift: Tensor
     scale: Tensor
@@ -93,12 +95,6 @@ class Encoder(Model):
         spread = (data.variance() + (mean - mean.mean()).square()).mean().sqrt()
         self.shift.copy_(mean.mean())
         self.scale.copy_(1 / spread.clamp_min(1e-12))
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "Encoder": partial(cls, 2, 2, widths=(4,), generator=generator),
-        }
 
     def settings(self) -> Settings:
         return {

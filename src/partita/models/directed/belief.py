@@ -14,8 +14,7 @@ row.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +83,10 @@ class SigmoidBelief(Decoded):
     (torch.Size([3, 5]), torch.Size([5]))
     """
 
+    examples = {
+        "Belief net, many bits": {"visible": 20, "hidden": (12, 6)},
+        "Belief net, few bits, real": {"visible": 6, "hidden": (4,), "likelihood": "gaussian"},
+    }
     forward_methods = ("estimate", "log_prob")
     units = "units"
     against_collapse = "fit longer, lower learning_rate, or use fewer units"
@@ -244,15 +247,6 @@ class SigmoidBelief(Decoded):
 
     def title(self) -> str:
         return f"SigmoidBelief({self.support.width}, {' + '.join(map(str, self.hidden))} bits)"
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "Belief net, many bits": partial(cls, 20, (12, 6), generator=generator),
-            "Belief net, few bits, real": partial(
-                cls, 6, (4,), likelihood="gaussian", generator=generator
-            ),
-        }
 
     def settings(self) -> Settings:
         return {**self._made, "hidden": list(self.hidden)}

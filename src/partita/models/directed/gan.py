@@ -9,7 +9,6 @@ Letters: B batch, D visible, L latent.
 
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Self
 
 import torch
@@ -43,6 +42,9 @@ class GAN(DirectedModel):
     torch.Size([5, 2])
     """
 
+    examples = {
+        "GAN": {"visible": 2, "latent": 2, "widths": (8,)},
+    }
     capabilities = frozenset({Capability.GENERATES})
 
     def __init__(
@@ -80,12 +82,6 @@ class GAN(DirectedModel):
     @torch.no_grad()
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         return self.net(self.noise(n, generator=generator))
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "GAN": partial(cls, 2, 2, widths=(8,), generator=generator),
-        }
 
     def settings(self) -> Settings:
         return {"visible": self.visible, "latent": self.latent, "net": describe(self.net)}

@@ -7,8 +7,6 @@ Letters: D columns, K components.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Self
 
 import torch
 
@@ -57,6 +55,17 @@ class Mixture(Mixing):
     -1.8379
     """
 
+    examples = {
+        "Mixture of Gaussians": {"components": 2, "visible": 2},
+        "Mixture of Bernoullis": {"components": 2, "visible": 2, "component": "bernoulli"},
+        "Mixture, mixed columns": {
+            "components": 2,
+            "visible": 3,
+            "component": "mixed",
+            "laws": ("real", "count", 3),
+        },
+    }
+
     def __init__(
         self,
         components: int,
@@ -101,16 +110,6 @@ class Mixture(Mixing):
                 components, visible, component, covariance, states, floor, generator.device
             )
         self.hold(made, generator.device)
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "Mixture of Gaussians": partial(cls, 2, 2, generator=generator),
-            "Mixture of Bernoullis": partial(cls, 2, 2, "bernoulli", generator=generator),
-            "Mixture, mixed columns": partial(
-                cls, 2, 3, "mixed", laws=("real", "count", 3), generator=generator
-            ),
-        }
 
     def settings(self) -> Settings:
         return {

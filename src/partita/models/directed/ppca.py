@@ -7,8 +7,6 @@ Letters: N data, B rows, D columns, d latent dimensions, K components.
 """
 
 import math
-from functools import partial
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -46,6 +44,9 @@ class PPCA(Mixing):
     torch.Size([7, 2])
     """
 
+    examples = {
+        "PPCA": {"visible": 3, "latent": 1},
+    }
     component: Factors
 
     def __init__(
@@ -119,12 +120,6 @@ class PPCA(Mixing):
         component.log_noise.fill_(noise.log())
         component.held.fill_(bool(values[d:].mean() < component.floor))
 
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "PPCA": partial(cls, 3, 1, generator=generator),
-        }
-
     def settings(self) -> Settings:
         return {"visible": self.support.width, **self.component.settings()}
 
@@ -142,6 +137,9 @@ class MixturePPCA(Mixing):
     torch.Size([4, 5])
     """
 
+    examples = {
+        "MixturePPCA": {"components": 2, "visible": 3, "latent": 1},
+    }
     component: Factors
 
     def __init__(
@@ -160,12 +158,6 @@ class MixturePPCA(Mixing):
         owner = "MixturePPCA"
         made = _factors(owner, components, visible, latent, noise, prior, floor, generator)
         self.hold(made, generator.device)
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "MixturePPCA": partial(cls, 2, 3, 1, generator=generator),
-        }
 
     def settings(self) -> Settings:
         return {

@@ -10,7 +10,6 @@ Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
 
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Self
 
 import torch
@@ -68,6 +67,17 @@ class VAE(Decoded, GaussianLatents):
     (torch.Size([3, 5]), torch.Size([5, 2]))
     """
 
+    examples = {
+        "VAE, binary": {"visible": 20, "latent": 4, "widths": (16,)},
+        "VAE, real": {"visible": 6, "latent": 2, "likelihood": "gaussian", "widths": (16,)},
+        "VAE, mixed columns": {
+            "visible": 3,
+            "latent": 2,
+            "likelihood": "mixed",
+            "laws": ("real", "count", 3),
+            "widths": (16,),
+        },
+    }
     capabilities = GaussianLatents.capabilities | {Capability.DOUBLY, Capability.LATENT_ENERGY}
     forward_methods = ("doubly_weighted",)
 
@@ -189,24 +199,6 @@ class VAE(Decoded, GaussianLatents):
 
     def title(self) -> str:
         return f"VAE({self.support.width}, {self.latent} latent, {self._made['likelihood']})"
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "VAE, binary": partial(cls, 20, 4, widths=(16,), generator=generator),
-            "VAE, real": partial(
-                cls, 6, 2, likelihood="gaussian", widths=(16,), generator=generator
-            ),
-            "VAE, mixed columns": partial(
-                cls,
-                3,
-                2,
-                likelihood="mixed",
-                laws=("real", "count", 3),
-                widths=(16,),
-                generator=generator,
-            ),
-        }
 
     def settings(self) -> Settings:
         return {**self._made, "encoder": describe(self.encoder), "decoder": describe(self.decoder)}

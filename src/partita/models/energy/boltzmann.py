@@ -15,8 +15,7 @@ Letters: N data, C chains, D visible, H hidden, E edges, S = 2^H hidden states.
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +51,10 @@ class Boltzmann(TwoValuedPairs):
     torch.Size([1, 4])
     """
 
+    examples = {
+        "Boltzmann, few units": {"visible": 10},
+        "Boltzmann, hidden units": {"visible": 22, "hidden": 2},
+    }
     penalized = ("J", "W", "L")
 
     def __init__(
@@ -165,13 +168,6 @@ class Boltzmann(TwoValuedPairs):
 
     def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
         return [] if self.hidden else super().data_warnings(data, generator=generator)
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "Boltzmann, few units": partial(cls, 10, generator=generator),
-            "Boltzmann, hidden units": partial(cls, 22, 2, generator=generator),
-        }
 
     def settings(self) -> dict[str, Any]:
         return {

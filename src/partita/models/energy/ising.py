@@ -11,8 +11,7 @@ Letters: N data, C chains, D visible, E edges.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +41,11 @@ class Ising(TwoValuedPairs):
     -14.08
     """
 
+    examples = {
+        "Ising, few spins": {"visible": 10},
+        "Ising, a torus": {"visible": 64, "edges": torus(8, 8)},
+    }
+
     def __init__(
         self,
         visible: int,
@@ -70,13 +74,6 @@ class Ising(TwoValuedPairs):
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(0.5 * (logits[:, 1] - logits[:, 0]))
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "Ising, few spins": partial(cls, 10, generator=generator),
-            "Ising, a torus": partial(cls, 64, edges=torus(8, 8), generator=generator),
-        }
 
     def settings(self) -> dict[str, Any]:
         return {"visible": self.support.width, "edges": edge_list(self.graph)}

@@ -14,7 +14,7 @@ Letters: N data, C chains, T temperatures, D visible, H hidden, K features.
 
 import math
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,20 @@ class LatentEnergy(EnergyModel):
     torch.Size([5])
     """
 
+    examples = {
+        "LatentEnergy, two columns": {
+            "f": partial(MLP, 2, 8),
+            "visible": 2,
+            "hidden": 16,
+            "features": 8,
+        },
+        "LatentEnergy, many columns": {
+            "f": partial(MLP, 6, 8),
+            "visible": 6,
+            "hidden": 16,
+            "features": 8,
+        },
+    }
     penalized = ("W",)
     capabilities = frozenset({Capability.JOINT, Capability.NETWORK})
     reference_mean: Tensor
@@ -228,17 +242,6 @@ class LatentEnergy(EnergyModel):
             if odd
             else []
         )
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "LatentEnergy, two columns": partial(
-                cls, MLP(2, 8, generator=generator), 2, 16, 8, generator=generator
-            ),
-            "LatentEnergy, many columns": partial(
-                cls, MLP(6, 8, generator=generator), 6, 16, 8, generator=generator
-            ),
-        }
 
     def settings(self) -> dict[str, Any]:
         sizes = {"visible": self.visible, "hidden": self.hidden, "features": self.W.shape[1]}

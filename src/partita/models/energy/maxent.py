@@ -12,8 +12,7 @@ Letters: N data, D visible, H hidden, K features, S hidden states.
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +49,10 @@ class MaxEnt(EnergyModel):
     torch.Size([6])
     """
 
+    examples = {
+        "MaxEnt, few columns": {"features": "pairwise", "support": Binary(6)},
+        "MaxEnt, many columns": {"features": "pairwise", "support": Binary(24)},
+    }
     reference_logits: Tensor
 
     def __init__(
@@ -214,13 +217,6 @@ class MaxEnt(EnergyModel):
             low, high = torch.minimum(low, phi.amin(0)), torch.maximum(high, phi.amax(0))
             total += weight.to(total) @ phi.double()
         return low, high, total / len(data)
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "MaxEnt, few columns": partial(cls, "pairwise", Binary(6), generator=generator),
-            "MaxEnt, many columns": partial(cls, "pairwise", Binary(24), generator=generator),
-        }
 
     def settings(self) -> dict[str, Any]:
         rebuildable = (

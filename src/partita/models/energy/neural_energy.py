@@ -11,7 +11,7 @@ Letters: N data, C chains, T temperatures, D visible, K states of one coordinate
 
 from dataclasses import asdict
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,11 @@ class NeuralEnergy(EnergyModel):
     torch.Size([5])
     """
 
+    examples = {
+        "NeuralEnergy, two real columns": {"net": partial(MLP, 2, 1), "support": Real(2)},
+        "NeuralEnergy, many real columns": {"net": partial(MLP, 6, 1), "support": Real(6)},
+        "NeuralEnergy, spins": {"net": partial(MLP, 22, 1), "support": Spin(22)},
+    }
     capabilities = frozenset({Capability.NETWORK})
     reference_mean: Tensor
     reference_whitening: Tensor
@@ -181,16 +186,6 @@ class NeuralEnergy(EnergyModel):
         mean, whitening = fitted_normal("NeuralEnergy", data, self.covariance, generator)
         self.reference_mean.copy_(mean)
         self.reference_whitening.copy_(whitening)
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "NeuralEnergy, two real columns": partial(cls, MLP(2, 1, generator=generator), Real(2)),
-            "NeuralEnergy, many real columns": partial(
-                cls, MLP(6, 1, generator=generator), Real(6)
-            ),
-            "NeuralEnergy, spins": partial(cls, MLP(22, 1, generator=generator), Spin(22)),
-        }
 
     def settings(self) -> dict[str, Any]:
         sizes = asdict(self.support)  # type: ignore[call-overload]

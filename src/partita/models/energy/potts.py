@@ -13,8 +13,7 @@ Letters: N data, B batch, D visible, K states, E edges.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +44,11 @@ class Potts(PairwiseModel):
     >>> model.J.shape, model.conditional_logits(torch.tensor([[0.0, 3.0, 1.0]])).shape
     (torch.Size([3, 4, 4]), torch.Size([1, 3, 4]))
     """
+
+    examples = {
+        "Potts, few columns": {"visible": 4, "states": 3},
+        "Potts, many columns": {"visible": 12, "states": 4},
+    }
 
     def __init__(
         self,
@@ -124,13 +128,6 @@ class Potts(PairwiseModel):
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(logits)
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "Potts, few columns": partial(cls, 4, 3, generator=generator),
-            "Potts, many columns": partial(cls, 12, 4, generator=generator),
-        }
 
     def settings(self) -> dict[str, Any]:
         return {

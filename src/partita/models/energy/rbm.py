@@ -12,8 +12,7 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
 
 import math
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -137,6 +136,17 @@ class RBM(EnergyModel):
     torch.Size([2])
     """
 
+    examples = {
+        "RBM, few hidden units": {"visible": 30, "hidden": 8},
+        "RBM, many hidden units": {"visible": 30, "hidden": 24},
+        "RBM, categorical visibles": {
+            "visible": 12,
+            "hidden": 24,
+            "visible_units": "categorical",
+            "states": 4,
+        },
+        "RBM, gaussian visibles": {"visible": 6, "hidden": 24, "visible_units": "gaussian"},
+    }
     penalized = ("W",)
     capabilities = frozenset({Capability.CONDITIONALS, Capability.CENTERING, Capability.FIELD})
     forward_methods = ("hidden_free_energy",)
@@ -325,19 +335,6 @@ class RBM(EnergyModel):
         self.W.grad, self.b.grad, self.c.grad = centered_gradient(
             self.W.grad, self.b.grad, self.c.grad, mu, lam, s
         )
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "RBM, few hidden units": partial(cls, 30, 8, generator=generator),
-            "RBM, many hidden units": partial(cls, 30, 24, generator=generator),
-            "RBM, categorical visibles": partial(
-                cls, 12, 24, visible_units="categorical", states=4, generator=generator
-            ),
-            "RBM, gaussian visibles": partial(
-                cls, 6, 24, visible_units="gaussian", generator=generator
-            ),
-        }
 
     def settings(self) -> dict[str, Any]:
         states = {"states": self.units.states} if self.units.name == "categorical" else {}

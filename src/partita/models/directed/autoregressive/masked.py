@@ -8,8 +8,6 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -42,6 +40,9 @@ class MaskedAutoregressive(DirectedModel):
     1.0
     """
 
+    examples = {
+        "MaskedAutoregressive": {"visible": 64, "widths": (32,)},
+    }
     capabilities = frozenset({Capability.LOG_PROB})
 
     def __init__(
@@ -116,12 +117,6 @@ class MaskedAutoregressive(DirectedModel):
 
     def title(self) -> str:
         return f"MaskedAutoregressive({self.support.width}, {self.element})"
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "MaskedAutoregressive": partial(cls, 64, widths=(32,), generator=generator),
-        }
 
     def settings(self) -> Settings:
         return {

@@ -11,8 +11,6 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +45,9 @@ class MixedAutoregressive(DirectedModel):
     1.0
     """
 
+    examples = {
+        "MixedAutoregressive": {"laws": ("real", "count", 3), "widths": (32,)},
+    }
     capabilities = frozenset({Capability.LOG_PROB})
 
     def __init__(
@@ -108,14 +109,6 @@ class MixedAutoregressive(DirectedModel):
 
     def title(self) -> str:
         return f"MixedAutoregressive({kinds_in_words(self.laws)})"
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "MixedAutoregressive": partial(
-                cls, ("real", "count", 3), widths=(32,), generator=generator
-            ),
-        }
 
     def settings(self) -> Settings:
         return {"laws": list(self.laws), "components": self.components, "widths": list(self.widths)}

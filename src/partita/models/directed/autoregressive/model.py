@@ -11,9 +11,6 @@ Letters: B batch, L length, l length of one row, E numbers in a step, K states, 
 network.
 """
 
-from functools import partial
-from typing import Self
-
 import torch
 from torch import Tensor, nn
 
@@ -57,6 +54,9 @@ class Autoregressive(DirectedModel):
     1.0
     """
 
+    examples = {
+        "Autoregressive, tokens": {"length": 16, "states": 4, "width": 8, "layers": 1},
+    }
     support: Sequence
     capabilities = frozenset({Capability.LOG_PROB, Capability.ENDS})
 
@@ -210,14 +210,6 @@ class Autoregressive(DirectedModel):
             f"Autoregressive({made['backbone']}, {made['layers']} x {made['width']}, "
             f"{self.support.L} steps of {self.one.element})"
         )
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "Autoregressive, tokens": partial(
-                cls, 16, states=4, width=8, layers=1, generator=generator
-            ),
-        }
 
     def settings(self) -> Settings:
         return dict(self._settings)

@@ -9,9 +9,6 @@ r"""The Dirichlet process mixture, as draws from its posterior.
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
 
-from functools import partial
-from typing import Self
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -61,6 +58,10 @@ class DPMixture(DirectedModel):
     'DPMixture(gaussian, 2)'
     """
 
+    examples = {
+        "DP mixture of Gaussians": {"visible": 2},
+        "DP mixture of Bernoullis": {"visible": 2, "kernel": "bernoulli"},
+    }
     capabilities = frozenset({Capability.POSTERIOR_DRAWS})
     prior: Tensor
     sweeps: Tensor  # (S,) numbers of the kept sweeps
@@ -131,13 +132,6 @@ class DPMixture(DirectedModel):
 
     def title(self) -> str:
         return f"DPMixture({self.kernel_name}, {self.visible})"
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "DP mixture of Gaussians": partial(cls, 2, generator=generator),
-            "DP mixture of Bernoullis": partial(cls, 2, "bernoulli", generator=generator),
-        }
 
     def settings(self) -> Settings:
         given = {

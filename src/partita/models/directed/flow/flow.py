@@ -9,8 +9,7 @@ Letters: N data, B batch, D visible, C context.
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +87,9 @@ class Flow(DirectedModel):
     (torch.Size([3]), torch.Size([5, 2]))
     """
 
+    examples = {
+        "Flow": {"visible": 2, "layers": 2, "widths": (8,)},
+    }
     capabilities = frozenset({Capability.LOG_PROB, Capability.INVERTIBLE})
     zero: Tensor
     context_mean: Tensor
@@ -211,12 +213,6 @@ class Flow(DirectedModel):
         from partita.models.directed.flow.verify import verify_flow
 
         return verify_flow(self, x, generator=generator)
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "Flow": partial(cls, 2, 2, widths=(8,), generator=generator),
-        }
 
     def settings(self) -> Settings:
         return dict(self._settings)

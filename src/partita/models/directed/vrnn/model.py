@@ -13,8 +13,7 @@ Letters: B rows, L longest row, T steps of a batch, E numbers in a step, M laten
 hidden units, k draws for each row.
 """
 
-from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -73,6 +72,9 @@ class VRNN(GaussianLatents):
     (torch.Size([6, 4]), torch.Size([4, 18]))
     """
 
+    examples = {
+        "VRNN": {"length": 6, "size": 2, "latent": 2, "hidden": 8, "features": 8},
+    }
     support: Sequence
     capabilities = GaussianLatents.capabilities | {Capability.ENDS, Capability.FILTERS}
     forward_methods = ("filtered",)
@@ -346,12 +348,6 @@ class VRNN(GaussianLatents):
             f"VRNN({made['cell']}, {made['hidden']} hidden, {made['latent']} latent, "
             f"{self.support.L} steps of {self.output.support})"
         )
-
-    @classmethod
-    def examples(cls, generator: torch.Generator) -> dict[str, partial[Self]]:
-        return {
-            "VRNN": partial(cls, 6, size=2, latent=2, hidden=8, features=8, generator=generator),
-        }
 
     def settings(self) -> Settings:
         return dict(self._made)
