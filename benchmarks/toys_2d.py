@@ -14,11 +14,11 @@ from torch import Tensor
 import partita
 from harness import show
 from partita.cli.output import write_png
-from partita.core.quadrature import Box, cells
 from partita.datasets import load
 from partita.datasets.toys import MOONS_NOISE, eight_gaussians_log_prob
 from partita.experiment.encoded import evaluate_encoded
 from partita.families import FAMILIES
+from partita.integration.quadrature import Box, cells
 from partita.tables.encoding import Encoding
 
 FAMILY_NAMES = ("latent-energy", "neural-energy")

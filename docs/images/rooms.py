@@ -10,7 +10,17 @@ from xml.sax.saxutils import escape
 FLOORS = [
     ["runtime  (and errors)"],
     ["core"],
-    ["tables", "datasets", "nets", "models", "bayes", "gradients", "divergences", "diagnostics"],
+    [
+        "tables",
+        "datasets",
+        "nets",
+        "models",
+        "bayes",
+        "gradients",
+        "divergences",
+        "diagnostics",
+        "integration",
+    ],
     ["objectives", "samplers", "evaluators", "optim", "probes"],
     ["training"],
     ["families"],

@@ -45,6 +45,7 @@ _SUBPACKAGES = (
     "experiment",
     "families",
     "gradients",
+    "integration",
     "models",
     "nets",
     "objectives",

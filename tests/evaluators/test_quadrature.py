@@ -13,13 +13,13 @@ from torch import Tensor, nn
 import partita
 from partita.core import capability
 from partita.core.protocols import Batch, EnergyModel
-from partita.core.quadrature import Box, cells, log_integral
 from partita.core.support import Real
 from partita.errors import Diverged, InputError, Unsupported
 from partita.evaluators import AIS, Bridge, Enumeration, Quadrature, ReverseAIS, Sandwich
 from partita.evaluators.partition.bridge import ladder_quantity
 from partita.evaluators.partition.ladders import Seen
 from partita.evaluators.partition.reverse_ais import exact_draws
+from partita.integration.quadrature import Box, cells, log_integral
 from partita.models import RBM, LatentEnergy, NeuralEnergy
 from partita.models.energy.reference import GaussianReference
 from partita.nets import MLP

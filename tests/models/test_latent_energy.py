@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 
 import partita
-from partita.core.quadrature import Box, cells, log_integral
 from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import Quadrature
+from partita.integration.quadrature import Box, cells, log_integral
 from partita.models import LatentEnergy
 from partita.models.energy.latent_energy import energy_gradients
 from partita.models.energy.reference import GaussianReference, whitening_of

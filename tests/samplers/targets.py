@@ -7,8 +7,8 @@ from scipy.stats import chi2
 from torch import Tensor, nn
 
 from partita.core.protocols import EnergyModel
-from partita.core.quadrature import Box, cells
 from partita.core.support import Real
+from partita.integration.quadrature import Box, cells
 from partita.models.energy.reference import GaussianReference, whitening_of
 
 LOW, HIGH, FINE = -6.0, 6.0, 600

@@ -18,7 +18,7 @@ from partita.core import rng
 from partita.core.capability import EXACT_BITS, require, smallest_bits
 from partita.core.enumeration import log_partition
 from partita.core.protocols import Batch, Capability, Data, EnergyModel, Losses, Model, Objective
-from partita.core.quadrature import Box, log_integral
+from partita.integration.quadrature import Box, log_integral
 from partita.nets.dropout import dropping
 from partita.objectives.base import Nothing, unwrapped, weighted_mean
 from partita.runtime.permutations import stretches

@@ -19,8 +19,8 @@ from partita.core.annealed import in_double
 from partita.core.capability import require
 from partita.core.checks import check_parameters, check_real
 from partita.core.protocols import EnergyModel
-from partita.core.quadrature import Integral, integrate
 from partita.core.quantity import DETERMINISTIC, Quantity, Verdict, worst
+from partita.integration.quadrature import Integral, integrate
 
 # draws of the reference that say where to look, beside the training rows that the model remembers
 WITNESSES = 256

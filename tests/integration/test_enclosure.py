@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from partita.core.enclosure import lower_bound
+from partita.integration.enclosure import lower_bound
 from partita.nets import MLP
 
 W = torch.tensor([[0.7, -1.1], [0.4, 0.9], [-0.3, 0.2]], dtype=torch.float64)

@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from partita.core import rng
-from partita.core.cubature import FIRST, NOT_A_NUMBER, Boxes, Energy, adaptive, peaks
-from partita.core.unseen import search, shells
 from partita.errors import Diverged, invalid
+from partita.integration.cubature import FIRST, NOT_A_NUMBER, Boxes, Energy, adaptive, peaks
+from partita.integration.unseen import search, shells
 
 CHUNK = 1 << 17  # points at once
 DROP = 36.0  # nats below the top at which a density counts as fallen off: rounding of float64

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from partita.core.cubature import Energy, greatest
-from partita.core.enclosure import lower_bound
+from partita.integration.cubature import Energy, greatest
+from partita.integration.enclosure import lower_bound
 
 SLACK = 2.0  # nats by which a bound may lie above what was seen
 HALVINGS = 120

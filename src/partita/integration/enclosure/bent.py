@@ -13,8 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core.enclosure.form import Form, NoRule, aten
-from partita.core.enclosure.linear import add_, between_, each_, first_, neg_, parts_, scaled_
+from partita.integration.enclosure.form import Form, NoRule, aten
+from partita.integration.enclosure.linear import (
+    add_,
+    between_,
+    each_,
+    first_,
+    neg_,
+    parts_,
+    scaled_,
+)
 
 Function = Callable[[Tensor], Tensor]
 Rule = Callable[..., Form]

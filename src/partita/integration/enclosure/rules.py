@@ -5,8 +5,8 @@ import math
 import torch
 from torch.nn import functional
 
-from partita.core.enclosure import bent, linear
-from partita.core.enclosure.form import RULES, Fuzzy, aten
+from partita.integration.enclosure import bent, linear
+from partita.integration.enclosure.form import RULES, Fuzzy, aten
 
 RULES |= {
     **dict.fromkeys(

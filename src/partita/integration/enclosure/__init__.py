@@ -18,8 +18,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from partita.core.enclosure import rules  # noqa: F401  fills the table
-from partita.core.enclosure.form import Form, NoRule
+from partita.integration.enclosure import rules  # noqa: F401  fills the table
+from partita.integration.enclosure.form import Form, NoRule
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from partita.core.enclosure.form import Form, Fuzzy, NoRule, Parts, aten
+from partita.integration.enclosure.form import Form, Fuzzy, NoRule, Parts, aten
 
 
 def parts_(x: Any, like: Form) -> Parts:
