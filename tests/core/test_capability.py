@@ -15,13 +15,13 @@ from partita.core.capability import (
     Part,
     default,
     grid,
-    load,
     nearest,
+    part_named,
     reason_against,
     require,
 )
 from partita.core.protocols import EnergyModel, Model
-from partita.core.registry import MODELS, build, describe, model_named
+from partita.core.registry import MODELS, build_part, describe_part, model_named
 from partita.core.support import Binary, Categorical, Real
 from partita.errors import InputError, RunError, Unsupported
 from partita.evaluators import AIS, Enumeration, Sandwich
@@ -131,7 +131,7 @@ SMALL = {
 @pytest.mark.parametrize("part", ["ExactLikelihood", "PCD", "CD"])
 def test_every_objective_runs_or_refuses(part: str, kind: str) -> None:
     model, g = model_of(kind), torch.Generator().manual_seed(0)
-    objective = load(part)(**SMALL.get(part, {}))
+    objective = part_named(part)(**SMALL.get(part, {}))
     if reason_against(part, model) is not None:
         with pytest.raises(
             Unsupported,
@@ -149,7 +149,9 @@ def test_every_objective_runs_or_refuses(part: str, kind: str) -> None:
 @pytest.mark.parametrize("part", ["Gibbs", "Tempering"])
 def test_every_sampler_runs_on_what_it_can(part: str, kind: str) -> None:
     model, g = model_of(kind), torch.Generator().manual_seed(0)
-    x = partita.sample(model, 5, sampler=load(part)(**SMALL.get(part, {})), burn_in=2, generator=g)
+    x = partita.sample(
+        model, 5, sampler=part_named(part)(**SMALL.get(part, {})), burn_in=2, generator=g
+    )
     model.support.check(x, "test")
     assert x.shape == (5, model.support.width)
 
@@ -245,7 +247,7 @@ def test_the_grid_has_every_cell_once() -> None:
 
 @pytest.mark.parametrize("name", list(PARTS))
 def test_every_name_of_the_table_is_a_class_of_that_name(name: str) -> None:
-    assert load(name).__name__ == name
+    assert part_named(name).__name__ == name
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -277,8 +279,8 @@ def test_other_models_are_never_imported(name: Any) -> None:
     ids=str,
 )
 def test_a_part_survives_its_description_as_json(part: Any) -> None:
-    text = json.dumps(describe(part))
-    assert build(json.loads(text)) == part
+    text = json.dumps(describe_part(part))
+    assert build_part(json.loads(text)) == part
 
 
 @pytest.mark.parametrize(
@@ -296,12 +298,12 @@ def test_only_parts_of_the_table_are_built(description: dict) -> None:
     with pytest.raises(
         RunError, match=r"load: part must be one of .*ExactLikelihood, .*PCD, .*; got "
     ):
-        build(description)
+        build_part(description)
 
 
 def test_a_part_inside_a_part_is_looked_up_too() -> None:
     with pytest.raises(RunError, match=r"load: part must be one of .*; got 'Popen'"):
-        build({"part": "PCD", "sampler": {"part": "Popen", "args": ["ls"]}})
+        build_part({"part": "PCD", "sampler": {"part": "Popen", "args": ["ls"]}})
 
 
 def test_wrong_settings_of_a_part_are_refused_in_a_sentence() -> None:
@@ -310,11 +312,11 @@ def test_wrong_settings_of_a_part_are_refused_in_a_sentence() -> None:
         match=r"load: PCD has no such settings \(.*'temperature'\)\. The run was made by another "
         r"version",
     ):
-        build({"part": "PCD", "temperature": 3})
+        build_part({"part": "PCD", "temperature": 3})
     with pytest.raises(
         InputError, match=r"PCD: chains must be a whole number of at least 1; got 0\."
     ):
-        build({"part": "PCD", "chains": 0})
+        build_part({"part": "PCD", "chains": 0})
 
 
 def test_a_part_with_another_inside_is_never_a_default(monkeypatch: pytest.MonkeyPatch) -> None:

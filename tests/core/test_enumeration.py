@@ -9,7 +9,7 @@ import torch
 from scipy.special import logsumexp
 
 from partita.core import enumeration
-from partita.core.enumeration import Side, expectation, log_partition, probabilities
+from partita.core.enumeration import Side, log_partition, probabilities, state_expectation
 from partita.core.support import Binary, Categorical, Support
 
 LIKE = torch.zeros((), dtype=torch.float64)
@@ -79,7 +79,7 @@ def test_expectation(
         for w, x in zip(weights, states, strict=True)
     ) / sum(weights)
     torch.testing.assert_close(
-        expectation(Side("visible", support, free_energy), LIKE, function),
+        state_expectation(Side("visible", support, free_energy), LIKE, function),
         expected,
         atol=1e-12,
         rtol=0,

@@ -16,7 +16,6 @@ from partita.core.support import (
     Sequence,
     Spin,
     Support,
-    infer,
 )
 from partita.errors import InputError
 
@@ -206,18 +205,3 @@ def test_what_cannot_be_listed_says_so(support: Support) -> None:
 def test_supports_compare_by_value_also_when_given_as_lists() -> None:
     assert Product([Binary(1), Spin(2)]) == Product((Binary(1), Spin(2)))  # type: ignore[arg-type]
     assert len({Binary(2), Binary(2), Spin(2), Product([Binary(2)])}) == 3  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        ([[0.0, 1.0], [1.0, 1.0]], Binary(2)),
-        ([[1.0, 1.0]], Binary(2)),
-        ([[-1.0, 1.0], [1.0, 1.0]], Spin(2)),
-        ([[-1.0, 0.0], [1.0, 1.0]], Real(2)),
-        ([[0.0, 2.0]], Real(2)),
-        ([[0.3], [0.0], [1.0]], Real(1)),
-    ],
-)
-def test_infer_takes_the_narrowest_that_holds_the_rows(rows: list, expected: Support) -> None:
-    assert infer(torch.tensor(rows)) == expected

@@ -96,3 +96,18 @@ def test_only_chosen_rows_decide_the_kind() -> None:
         infer_kind(Rows(np.array([[0, 255], [7, 9]], dtype=np.uint8), binarize="dynamic"))
         == "binary"
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([[0.0, 1.0], [1.0, 1.0]], "binary"),
+        ([[1.0, 1.0]], "binary"),
+        ([[-1.0, 1.0], [1.0, 1.0]], "spin"),
+        ([[-1.0, 0.0], [1.0, 1.0]], "real"),
+        ([[0.0, 2.0]], "real"),
+        ([[0.3], [0.0], [1.0]], "real"),
+    ],
+)
+def test_the_narrowest_kind_that_holds_the_rows_is_taken(rows: list, expected: str) -> None:
+    assert infer_kind(Rows(rows)) == expected

@@ -299,7 +299,7 @@ def test_numbers_that_are_not_known_are_shown_as_such() -> None:
 )
 def test_flags_of_parts_are_true_or_false(name: str, flag: str) -> None:
     with pytest.raises(InputError, match=f"{name}: {flag} must be True or False"):
-        capability.load(name)(**{flag: torch.ones(2)})
+        capability.part_named(name)(**{flag: torch.ones(2)})
 
 
 @pytest.mark.parametrize(

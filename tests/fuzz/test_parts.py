@@ -85,7 +85,7 @@ NAMES = (*MODELS, "RBM, real")
 @st.composite
 def settings_of(draw: st.DrawFn, name: str) -> dict[str, Any]:
     """Quick settings of a part, of which up to two are odd."""
-    fields = list(inspect.signature(capability.load(name)).parameters)
+    fields = list(inspect.signature(capability.part_named(name)).parameters)
     chosen = {field: QUICK[field] for field in fields if field in QUICK}
     if name == "Tempering":
         chosen["kernel"] = Gibbs()
@@ -120,7 +120,7 @@ def use(role: str, part: Any, name: str) -> None:
 def test_parts(case: tuple[str, dict[str, Any]], model: str) -> None:
     name, settings = case
     with only_named_errors():
-        use(capability.PARTS[name].role, capability.load(name)(**settings), model)
+        use(capability.PARTS[name].role, capability.part_named(name)(**settings), model)
 
 
 @cases(0.02)

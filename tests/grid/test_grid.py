@@ -77,7 +77,7 @@ pytestmark = pytest.mark.slow
 
 def small(part: str, model: Any) -> Any:
     """A part with settings that are quick, whatever else it can be set to."""
-    kind = capability.load(part)
+    kind = capability.part_named(part)
     known = {field.name for field in fields(kind)}
     settings = {name: value for name, value in SMALL.items() if name in known}
     if part == "Tempering":

@@ -73,8 +73,8 @@ print(len(cells), "OneSite" in PARTS)
 SAVED_WITH_A_PLUGIN = """
 objective = PCD(PARTS["OneSite"].kind(), chains=8)
 partita.fit(Coins(5, generator=g), x, objective, steps=2, out="chains", generator=g)
-from partita.core.registry import build
-assert build(partita.load("chains").config["objective"]) == objective
+from partita.core.registry import build_part
+assert build_part(partita.load("chains").config["objective"]) == objective
 """
 
 

@@ -128,7 +128,7 @@ def test_priors_are_saved_and_built_again() -> None:
     objective = MAP(
         PCD(chains=16), {"W": Normal(torch.zeros(2).double(), 0.1), "b": Laplace(0.5, 2.0)}
     )
-    again = registry.build(json.loads(json.dumps(registry.describe(objective))))
+    again = registry.build_part(json.loads(json.dumps(registry.describe_part(objective))))
     assert again.likelihood == objective.likelihood and again.prior.keys() == objective.prior.keys()
     for name, prior in objective.prior.items():
         value = torch.tensor([0.3, -0.7], dtype=prior.mean.dtype)
@@ -136,7 +136,7 @@ def test_priors_are_saved_and_built_again() -> None:
             again.prior[name].log_prob(value), prior.log_prob(value), rtol=0, atol=0
         )
     with pytest.raises(RunError, match=r"a prior must be one of Normal, .*; got 'Sneaky'"):
-        registry.build({"law": "Sneaky", "by": {}})
+        registry.build_part({"law": "Sneaky", "by": {}})
 
 
 def test_one_prior_stands_for_all_parameters(generator: torch.Generator) -> None:

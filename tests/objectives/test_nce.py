@@ -332,20 +332,24 @@ def test_noise_that_serves(noise: Any, generator: torch.Generator) -> None:
 
 def test_noise_of_the_caller_is_described_and_never_built() -> None:
     description = json.loads(
-        json.dumps(registry.describe(NCE(Independent(Normal(torch.zeros(2), 2.0), 1), 3)))
+        json.dumps(registry.describe_part(NCE(Independent(Normal(torch.zeros(2), 2.0), 1), 3)))
     )
     assert description["noise"]["not saved"].startswith("Independent(Normal(")
     with pytest.raises(
         RunError,
         match=r"load: Independent\(Normal.* is an object of the caller's, .* resume=True\)\.",
     ):
-        registry.build(description)
+        registry.build_part(description)
 
 
 def test_noise_that_is_a_plain_law_comes_back() -> None:
-    again = registry.build(json.loads(json.dumps(registry.describe(NCE(Normal(0.0, 2.0), 3)))))
+    again = registry.build_part(
+        json.loads(json.dumps(registry.describe_part(NCE(Normal(0.0, 2.0), 3))))
+    )
     assert (again.noise.loc, again.noise.scale, again.ratio) == (0.0, 2.0, 3)
-    assert registry.build(json.loads(json.dumps(registry.describe(NCE(ratio=3))))) == NCE(ratio=3)
+    assert registry.build_part(json.loads(json.dumps(registry.describe_part(NCE(ratio=3))))) == NCE(
+        ratio=3
+    )
 
 
 def test_the_contrast_of_sure_data_stays_finite() -> None:

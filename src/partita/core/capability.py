@@ -292,15 +292,15 @@ def default(role: str, model: object) -> Any:
         if part.role == role and part.by_default is not None:
             reasons[name] = _first_lacking((*part.needs, *part.by_default), model)
             if reasons[name] is None:
-                return load(name)()
+                return part_named(name)()
     listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     raise Unsupported(f"No {role} runs on {_title(model)}: {listed}.")
 
 
-def load(part: str) -> Any:
+def part_named(name: str) -> Any:
     """The class behind a name of the table, imported only now: parts never import one another."""
-    row = PARTS[part]
-    return row.kind or getattr(import_module(PACKAGES[row.role]), part)
+    row = PARTS[name]
+    return row.kind or getattr(import_module(PACKAGES[row.role]), name)
 
 
 def grid(models: dict[str, Model]) -> list[tuple[str, str, str, str | None]]:

@@ -20,11 +20,11 @@ LARGEST = 1e18  # numbers whose squares float32 holds too
 MOST_LAYERS = 1000
 
 
-def check_count(owner: str, parameter: str, value: int, least: int = 1, most: int = MOST) -> int:
+def check_count(owner: str, parameter: str, value: object, least: int = 1, most: int = MOST) -> int:
     """A whole number that is at least ``least``, and at most ``most``."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
         raise invalid(owner, parameter, f"be a whole number of at least {least}", repr(value))
-    if value > most:
+    if int(value) > most:
         raise invalid(owner, parameter, f"be at most {most}", value)
     return int(value)
 
@@ -42,7 +42,7 @@ def check_counts(owner: str, parameter: str, value: object, least: int = 1) -> t
     return tuple(check_count(owner, parameter, one, least) for one in value)
 
 
-def check_layers(owner: str, parameter: str, value: int, least: int = 1) -> int:
+def check_layers(owner: str, parameter: str, value: object, least: int = 1) -> int:
     """A number of layers."""
     return check_count(owner, parameter, value, least, MOST_LAYERS)
 

@@ -7,6 +7,7 @@ A model with hidden units has two sides to sum over; the smaller is taken.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,7 +27,7 @@ class Side(NamedTuple):
     free_energy: Callable[..., Tensor]
 
 
-def chunks(side: Side, like: Tensor) -> Iterator[Tensor]:
+def state_chunks(side: Side, like: Tensor) -> Iterator[Tensor]:
     """All states of a side, as many at a time as fit the memory budget."""
     return side.support.chunks(like, max(1, CHUNK_CELLS // side.support.width))
 
@@ -39,20 +40,16 @@ def log_partition(side: Side, like: Tensor) -> Tensor:
     def chunk_sum(states: Tensor) -> Tensor:
         return torch.logsumexp(-side.free_energy(states), 0)
 
-    if torch.is_grad_enabled():
-        parts = [
-            checkpoint(chunk_sum, states, use_reentrant=False) for states in chunks(side, like)
-        ]
-    else:
-        parts = [chunk_sum(states) for states in chunks(side, like)]
-    return torch.logsumexp(torch.stack(parts), 0)  # type: ignore[arg-type]
+    total = partial(checkpoint, chunk_sum, use_reentrant=False)
+    parts = map(total if torch.is_grad_enabled() else chunk_sum, state_chunks(side, like))
+    return torch.logsumexp(torch.stack(list(parts)), 0)
 
 
-def expectation(side: Side, like: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+def state_expectation(side: Side, like: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
     """E[function(x)] under the normalized side; ``function`` maps ``(S, D)`` to ``(S, *)``."""
     log_z = log_partition(side, like)
     total = torch.zeros((), device=like.device, dtype=like.dtype)
-    for states in chunks(side, like):
+    for states in state_chunks(side, like):
         p = torch.exp(-side.free_energy(states) - log_z)
         total = total + torch.tensordot(p, function(states), dims=1)
     return total
@@ -60,5 +57,5 @@ def expectation(side: Side, like: Tensor, function: Callable[[Tensor], Tensor]) 
 
 def probabilities(side: Side, like: Tensor) -> Tensor:
     """p of every state, in the order of ``side.support.states``."""
-    energies = torch.cat([side.free_energy(states) for states in chunks(side, like)])
+    energies = torch.cat([side.free_energy(states) for states in state_chunks(side, like)])
     return torch.softmax(-energies, 0)

@@ -407,6 +407,7 @@ class Chains(NamedTuple):
 
 
 State = TypeVar("State")
+Learned: TypeAlias = Any  # a model with what its objective needs, as the capability table says
 # one loss per optimizer group, the next state, and numbers to record
 Losses: TypeAlias = tuple[dict[str, Tensor], State, dict[str, Tensor]]
 Walk = TypeVar("Walk", bound=ChainState)
@@ -486,12 +487,12 @@ class Objective(Checked, ABC, Generic[State]):
     in_nats: ClassVar[bool] = True
 
     @abstractmethod
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> State:
+    def init(self, model: Learned, data: Data, *, generator: torch.Generator) -> State:
         """Chains, queues; ``state.module``, if there is one, holds trainable extras."""
 
     @abstractmethod
     def losses(
-        self, model: Any, batch: Batch, state: State, *, generator: torch.Generator
+        self, model: Learned, batch: Batch, state: State, *, generator: torch.Generator
     ) -> Losses[State]:
         """One loss per optimizer group, the next state, and numbers to record.
 
@@ -499,7 +500,7 @@ class Objective(Checked, ABC, Generic[State]):
         :func:`partita.objectives.base.unwrapped` is the model inside.
         """
 
-    def deterministic_on(self, model: Any) -> bool:
+    def deterministic_on(self, model: Learned) -> bool:
         """Whether the loss of this model is a function of the batch alone."""
         return self.deterministic
 
@@ -507,10 +508,12 @@ class Objective(Checked, ABC, Generic[State]):
         """What one of several processes does where they share the rows; chains are shared too."""
         return self
 
-    def precondition(self, model: Any, state: State) -> None:
+    def precondition(self, model: Learned, state: State) -> None:
         """Rewrite the gradients in place after the backward pass; nothing by default."""
 
-    def epoch(self, model: Any, data: Data, state: State, *, generator: torch.Generator) -> State:
+    def epoch(
+        self, model: Learned, data: Data, state: State, *, generator: torch.Generator
+    ) -> State:
         """The state between two epochs, unchanged by default."""
         return state
 
@@ -526,16 +529,16 @@ class Update(Checked, ABC, Generic[State]):
     fewest: ClassVar[int] = 1  # updates that a fit makes at least, whatever its budget
 
     @abstractmethod
-    def init(self, model: Any, data: Data, *, generator: torch.Generator) -> State:
+    def init(self, model: Learned, data: Data, *, generator: torch.Generator) -> State:
         """The state before the first update."""
 
     @abstractmethod
     def update(
-        self, model: Any, data: Data, state: State, *, generator: torch.Generator
+        self, model: Learned, data: Data, state: State, *, generator: torch.Generator
     ) -> tuple[State, dict[str, Tensor]]:
         """Change the model in place; the next state, and numbers to record."""
 
-    def check(self, model: Any, data: Data, state: State) -> None:
+    def check(self, model: Learned, data: Data, state: State) -> None:
         """Raise where a state read from a file does not fit the model and the data."""
 
 
@@ -548,4 +551,4 @@ class PartitionEvaluator(Protocol):
 class LikelihoodEvaluator(Protocol):
     """log p(x), mean over rows, as a Quantity."""
 
-    def __call__(self, model: Any, x: Tensor, *, generator: torch.Generator) -> Quantity: ...
+    def __call__(self, model: Learned, x: Tensor, *, generator: torch.Generator) -> Quantity: ...

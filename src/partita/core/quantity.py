@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from partita.errors import invalid
 
@@ -22,13 +22,14 @@ Kind = Literal["exact", "lower", "upper", "estimate", "none"]
 Verdict = Literal["tight", "loose", "do not publish"]
 Direction = Literal["low", "high", "none"]
 
-KINDS = ("exact", "lower", "upper", "estimate", "none")
-VERDICTS = ("tight", "loose", "do not publish")  # from best to worst
-DIRECTIONS = ("low", "high", "none")
+KINDS: tuple[Kind, ...] = get_args(Kind)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)  # from best to worst
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 # level of an interval from a rule's own error: no chance is in it, but rules can err alike; of 100
 # integrals 99 hold
 DETERMINISTIC = 0.99
-_MIRROR = {"lower": "upper", "upper": "lower", "low": "high", "high": "low"}
+_MIRROR_KIND: dict[Kind, Kind] = {"lower": "upper", "upper": "lower"}
+_MIRROR_DIRECTION: dict[Direction, Direction] = {"low": "high", "high": "low"}
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,8 @@ class Quantity:
             value=-self.value,
             low=-self.high,
             high=-self.low,
-            kind=_MIRROR.get(self.kind, self.kind),  # type: ignore[arg-type]
-            direction=_MIRROR.get(self.direction, self.direction),  # type: ignore[arg-type]
+            kind=_MIRROR_KIND.get(self.kind, self.kind),
+            direction=_MIRROR_DIRECTION.get(self.direction, self.direction),
             details=dict(self.details),
         )
 
@@ -259,7 +260,7 @@ def pooled(parts: Sequence[Quantity]) -> Quantity:
         for part in parts
     )
     details = {name: kept for name, kept in parts[0].details.items() if name != "rows"}
-    verdicts: Any = [part.verdict for part in parts]
+    verdicts: list[Verdict] = [part.verdict for part in parts]
     return replace(
         parts[0],
         value=value,

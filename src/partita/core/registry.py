@@ -20,17 +20,18 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import signature
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch.distributions import Distribution
 
-from partita.core.capability import PARTS, load
+from partita.core.capability import PARTS, part_named
 from partita.core.protocols import Capability, Model, Settings
 from partita.errors import PartitaError, PartitaWarning, RunError, invalid
 
 PLUGINS = "partita.plugins"  # the group of entry points, each a module that registers what it has
 Thing = TypeVar("Thing")
+Same = TypeVar("Same")  # whose type a decorator leaves as it is
 
 
 @cache
@@ -76,16 +77,17 @@ class Registry(Mapping[str, Thing]):
         self.package, self.name_of, self.home_of = package, name_of, home_of
         self._known: dict[str, Thing] = {}
 
-    def register(self, thing: Thing) -> Thing:
+    def register(self, thing: Same) -> Same:
         """Make a thing known by its name, as a class decorator or a call; it is returned as it is.
 
         Its own module may do so again, as a cell of a notebook does.
         """
-        name, home = self.name_of(thing), self.home_of(thing)
+        known = cast("Thing", thing)
+        name, home = self.name_of(known), self.home_of(known)
         if name in self._known and self.home_of(self._known[name]) != home:
             got = f"one of {self.home_of(self._known[name])}"
             raise invalid(home, f"the name {name!r}", "be new, to be registered", got)
-        self._known[name] = thing
+        self._known[name] = known
         return thing
 
     def __getitem__(self, name: str) -> Thing:
@@ -157,19 +159,19 @@ PRIORS = (
 )
 
 
-def describe(part: object) -> Json:
+def describe_part(part: object) -> Json:
     """A part of the table as JSON: its name and settings, parts and priors inside it too; other
     objects by their name alone.
     """
     if is_dataclass(part) and not isinstance(part, type):
         return {
             "part": type(part).__name__,
-            **{f.name: describe(getattr(part, f.name)) for f in fields(part)},
+            **{f.name: describe_part(getattr(part, f.name)) for f in fields(part)},
         }
     if isinstance(part, tuple | list):
-        return [describe(inner) for inner in part]
+        return [describe_part(inner) for inner in part]
     if isinstance(part, Mapping):
-        return {"table": {str(name): describe(inner) for name, inner in part.items()}}
+        return {"table": {str(name): describe_part(inner) for name, inner in part.items()}}
     if isinstance(part, Distribution) and type(part).__name__ in PRIORS:
         by = {name: getattr(part, name) for name in part.arg_constraints}
         return {
@@ -181,8 +183,8 @@ def describe(part: object) -> Json:
     return {"not saved": repr(part)}
 
 
-def build(description: Json) -> Any:
-    """The part that :func:`describe` described; nothing but the table's own classes is ever
+def build_part(description: Json) -> Any:
+    """The part that :func:`describe_part` described; nothing but the table's own classes is ever
     called.
     """
     if not isinstance(description, dict):
@@ -193,7 +195,7 @@ def build(description: Json) -> Any:
             "saved. Hand it over again, in Python: partita.fit(..., resume=True)."
         )
     if isinstance(description.get("table"), dict):
-        return {name: build(inner) for name, inner in description["table"].items()}
+        return {name: build_part(inner) for name, inner in description["table"].items()}
     if "law" in description:
         return _build_prior(description)
     name = description.get("part")
@@ -202,9 +204,9 @@ def build(description: Json) -> Any:
             f"load: part must be one of {', '.join(PARTS)}; got {name!r}. The run was made by "
             "another version of partita."
         )
-    settings = {key: build(value) for key, value in description.items() if key != "part"}
+    settings = {key: build_part(value) for key, value in description.items() if key != "part"}
     try:
-        return load(name)(**settings)
+        return part_named(name)(**settings)
     except PartitaError:
         raise
     except (TypeError, ValueError, OverflowError, AttributeError) as error:

@@ -40,12 +40,12 @@ def bernoulli(p: Tensor, generator: torch.Generator) -> Tensor:
 
 def _bernoulli_on_cpu(p: Tensor, generator: torch.Generator) -> Tensor:
     """Draws from a vectorized generator whose lanes are seeded by ``generator``."""
-    from partita.core.xoshiro import LANES, draw_bernoulli
+    from partita.core.xoshiro import LANES, fill_bernoulli
 
     p = p.detach().contiguous()
     seeds = torch.empty(2, LANES, dtype=torch.int64).random_(-(2**63), None, generator=generator)
     out = torch.empty_like(p)
-    draw_bernoulli(
+    fill_bernoulli(
         p.view(-1).numpy(), out.view(-1).numpy(), seeds.numpy().view("uint32").reshape(4, LANES)
     )
     return out

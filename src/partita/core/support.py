@@ -294,16 +294,3 @@ class Product(Support):
 def _broken(x: Tensor) -> Tensor:
     """True where a number is not whole."""
     return x != x.round() if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
-
-
-def infer(x: Tensor) -> Support:
-    """The narrowest of Binary, Spin and Real that holds the rows of ``x``.
-
-    >>> infer(torch.tensor([[0.0, 1.0], [1.0, 1.0]]))
-    Binary(D=2)
-    """
-    width = x.shape[-1]
-    for support in (Binary(width), Spin(width)):
-        if not support.outside(x).any():
-            return support
-    return Real(width)

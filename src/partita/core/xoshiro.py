@@ -29,7 +29,7 @@ def _next(state: np.ndarray, lane: int) -> int:
 
 
 @njit("void(float32[::1], float32[::1], uint32[:, ::1])", cache=True)
-def draw_bernoulli(p: np.ndarray, out: np.ndarray, state: np.ndarray) -> None:
+def fill_bernoulli(p: np.ndarray, out: np.ndarray, state: np.ndarray) -> None:
     """Write ones with probability ``p`` and zeros into ``out``; ``state`` (4, LANES) moves on. p =
     0 and p = 1 are exact.
     """

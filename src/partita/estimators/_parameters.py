@@ -82,7 +82,7 @@ def from_json(value: Any) -> Any:
     if value.keys() == {"tuple"} and isinstance(value["tuple"], list):
         return tuple(map(from_json, value["tuple"]))
     if value.keys() == {"made"} and isinstance(value["made"], dict):
-        return registry.build(value["made"])
+        return registry.build_part(value["made"])
     return {name: from_json(one) for name, one in value.items()}
 
 
@@ -95,7 +95,7 @@ def _tree(value: Any) -> Any:
         return list(map(_tree, value))
     if isinstance(value, dict):
         return {name: _tree(one) for name, one in value.items()}
-    return {"made": registry.describe(value)} if _is_part(value) else value
+    return {"made": registry.describe_part(value)} if _is_part(value) else value
 
 
 def _is_part(value: Any) -> bool:

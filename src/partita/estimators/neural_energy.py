@@ -7,7 +7,7 @@ from typing import Any
 from partita.core.checks import check_choice
 from partita.estimators._base import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
-from partita.families.base import held
+from partita.families.base import support_kind
 from partita.tables import Rows
 from partita.tables.encoding import Kind
 
@@ -81,7 +81,7 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
 
     def _kind(self, rows: Rows) -> Kind:
         check_choice(type(self).__name__, "support", self.support, self.supports)
-        return held(rows, {"support": self.support})
+        return support_kind(rows, {"support": self.support})
 
     def _settings(self) -> dict[str, Any]:
         support = "real" if self.encoding_.kind == "real" else "binary"

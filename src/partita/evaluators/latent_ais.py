@@ -191,7 +191,7 @@ class LatentAIS:
 
     def _prepare(self, model: Any, x: Tensor, generator: torch.Generator) -> tuple[Sampler, Tensor]:
         """Step sizes and temperatures, found on one row and kept for all."""
-        chosen = capability.load("HMC")() if self.kernel is None else self.kernel
+        chosen = capability.part_named("HMC")() if self.kernel is None else self.kernel
         one = GivenRows(model, x[:1], self.reference)
         kernel = resolve_kernel("AIS", chosen, one, generator=generator)
         return kernel, temperatures_for(

@@ -21,7 +21,7 @@ from partita.experiment.results import Candidate
 from partita.experiment.splits import spread
 from partita.families import FAMILIES, Family, family_named
 from partita.families.by_gradient import NAMED, OBJECTIVES
-from partita.families.table_kind import check_held_out, numbers, settings_by_table, table_kind
+from partita.families.table_kind import check_held_out, settings_by_table, table_kind, table_numbers
 from partita.models.directed.flow.columns import copying, repeating
 from partita.runtime.untrusted import JsonObject
 from partita.tables import Encoding, Rows
@@ -116,7 +116,7 @@ def degenerate_columns(dataset: Dataset) -> list[str]:
     names = list(map(repr, rows.schema.names if rows.schema else range(rows.width)))
     real = [i for i in range(rows.width) if kind == "real" or used[i].kind == "real"]
     real = real[:COLUMNS_TO_CHECK]
-    x = torch.from_numpy(numbers(spread(rows, ROWS_TO_CHECK))[:, real])
+    x = torch.from_numpy(table_numbers(spread(rows, ROWS_TO_CHECK))[:, real])
     found = filter(None, [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])])
     return [
         f"column {names[real[place]]} {what}: densities of it grow without end where mass is "
@@ -160,7 +160,7 @@ def _reason_against(
             return f"its scores would be {here}, those of this table are {there}"
         some = rows.take(np.arange(min(ROWS_TO_CHECK, len(rows))))
         encoding = Encoding.fit(rows, own, "compare")
-        encoding.check(numbers(some), "compare")
+        encoding.check(table_numbers(some), "compare")
         check_held_out(dataset, encoding, "compare")
     except PartitaError as error:
         return _in_short(family, error)

@@ -139,7 +139,7 @@ class Experiment:
         length = {"epochs": None, "minutes": None, "steps": config["steps"]}
         return Plan(
             build_model(config, saved_numbers(self.folder)),
-            registry.build(config["objective"]),
+            registry.build_part(config["objective"]),
             {**config["fit"], **length, "resume": True},
             config.get("remarks") or [],
             config.get("cuts") or [],

@@ -54,6 +54,6 @@ def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False)
     base, _, count = name.rpartition("-")
     base, settings = (base, (int(count),)) if count.isdecimal() and len(count) < 19 else (name, ())
     if bounds and base in BOUNDS:
-        return capability.load(BOUNDS[base])(*settings)
+        return capability.part_named(BOUNDS[base])(*settings)
     check_choice(owner, "evaluator", name, ("auto", *EVALUATORS, *(BOUNDS if bounds else ())))
-    return None if name == "auto" else capability.load(EVALUATORS[name])()
+    return None if name == "auto" else capability.part_named(EVALUATORS[name])()

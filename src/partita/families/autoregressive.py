@@ -3,6 +3,7 @@
 """
 
 from dataclasses import replace
+from typing import cast
 
 import torch
 
@@ -40,11 +41,12 @@ def element_of(rows: Rows | Sequences) -> str:
     """What a step holds: tokens where their number is known, zeros and ones, else real numbers."""
     if rows.states is not None:
         return "categorical"
-    return "binary" if infer_kind(rows) == "binary" else "real"
+    kind = infer_kind(cast("Rows", rows))  # which sequences are read like
+    return "binary" if kind == "binary" else "real"
 
 
 def _autoregressive(rows: Rows | Sequences, settings: Settings, generator: torch.Generator) -> Made:
-    streams, backbone = isinstance(rows, Sequences), settings["backbone"]
+    backbone, streams = settings["backbone"], isinstance(rows, Sequences)
     if backbone == "auto":
         backbone = "hyena" if streams else "masked"
     if backbone == "masked":
@@ -52,8 +54,8 @@ def _autoregressive(rows: Rows | Sequences, settings: Settings, generator: torch
     layers, hidden = settings["n_layers"], settings["n_hidden"]
     model = Autoregressive(
         element=element_of(rows),
-        length=rows.longest if streams else rows.width,
-        size=rows.size if streams else 1,
+        length=rows.longest if isinstance(rows, Sequences) else rows.width,
+        size=rows.size if isinstance(rows, Sequences) else 1,
         states=rows.states or 2,
         components=settings["n_components"],
         **{name: settings[name] for name in ("width", "expand", "dropout", "options")},

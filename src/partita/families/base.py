@@ -98,7 +98,7 @@ class Family:
         settings = self.resolve(settings, owner)
         if rows.labels and not self.takes_words(settings):
             raise no_words(rows.schema, self.name)
-        kind = self.kind if isinstance(self.kind, str) else self.kind(rows, settings)
+        kind: Kind = self.kind(rows, settings) if callable(self.kind) else self.kind
         error = refusal(rows.schema, kind, self.name)
         if error is not None:
             raise error
@@ -165,14 +165,14 @@ TWO_VALUED = Setting(
 )
 
 
-def held(rows: Rows, settings: Settings) -> Kind:
+def support_kind(rows: Rows, settings: Settings) -> Kind:
     """What columns are taken as: the support that is given, by default what they hold."""
     return infer_kind(rows) if settings["support"] == "auto" else settings["support"]
 
 
 def bits_kind(rows: Rows, settings: Settings) -> Kind:
     """How columns become zeros and ones."""
-    return AS_BITS[held(rows, settings)]
+    return AS_BITS[support_kind(rows, settings)]
 
 
 def cut_warnings(kind: Kind) -> list[str]:

@@ -1,7 +1,7 @@
 """How families of energy models name the objectives they are fitted by."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from partita.core import capability
@@ -31,16 +31,9 @@ class Named:
     make: Callable[[Settings, EnergyModel | None], Objective]
 
 
-def _pcd(
-    settings: Settings, sampler: Sampler | None = None, chains: int | None = None, **more: float
-) -> PCD:
-    return PCD(
-        sampler,
-        chains=settings["n_chains"] if chains is None else chains,
-        steps=settings["n_steps"],
-        centered=settings.get("centered"),
-        **more,
-    )
+def _pcd(settings: Settings, sampler: Sampler | None = None) -> PCD:
+    steps, centered = settings["n_steps"], settings.get("centered")
+    return PCD(sampler, chains=settings["n_chains"], steps=steps, centered=centered)
 
 
 def _tempered(settings: Settings, model: EnergyModel | None) -> PCD:
@@ -50,7 +43,7 @@ def _tempered(settings: Settings, model: EnergyModel | None) -> PCD:
 
 def _replay(settings: Settings, model: EnergyModel | None) -> PCD:
     active = settings["n_chains"]
-    return _pcd(settings, chains=BUFFER * active, active=active, restart=RESTART)
+    return replace(_pcd(settings), chains=BUFFER * active, active=active, restart=RESTART)
 
 
 def _score_matching(kind: Literal["exact", "sliced", "denoising"]) -> Named:

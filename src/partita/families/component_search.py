@@ -19,10 +19,12 @@ from typing import Any, NamedTuple
 import torch
 
 from partita.core import rng
+from partita.models.directed.mixing import Mixing
 from partita.objectives.base import Nothing
 from partita.objectives.em import EM, total_log_prob
 from partita.runtime import deadline
 from partita.tables import Rows, as_rows
+from partita.tables.arrays import TableLike
 from partita.training.defaults import UPDATES
 from partita.training.loop import PartitaWarning, fit
 from partita.training.run import Run
@@ -43,7 +45,9 @@ class Rung(NamedTuple):
     run: Run
 
 
-def criterion(model: Any, data: Any, *, generator: torch.Generator) -> tuple[float, float]:
+def criterion(
+    model: Mixing, data: TableLike | Rows, *, generator: torch.Generator
+) -> tuple[float, float]:
     """The log-likelihood of all rows and the BIC of a model with free parameters ``freedom()``;
     smaller is better.
     """
@@ -53,8 +57,8 @@ def criterion(model: Any, data: Any, *, generator: torch.Generator) -> tuple[flo
 
 
 def ladder(
-    make: Callable[[int], Any],
-    data: Any,
+    make: Callable[[int], Mixing],
+    data: TableLike | Rows,
     counts: Iterable[int],
     *,
     objective: EM | None = None,
@@ -103,7 +107,8 @@ def ladder(
             )
         if run.stopped == "interrupted":
             raise KeyboardInterrupt  # a search has nothing to go on from
-        table.append(Rung(K, *_scored(model, rows, generator), run))
+        total, bic = criterion(model, rows, generator=generator)
+        table.append(Rung(K, total, model.freedom(), bic, run))
         return True
 
     in_time = True
@@ -137,7 +142,7 @@ def best(table: list[Rung]) -> Rung:
 
 
 def _affordable(
-    model: Any, rows: Rows, objective: EM, table: list[Rung]
+    model: Mixing, rows: Rows, objective: EM, table: list[Rung]
 ) -> tuple[EM | None, dict[str, int]]:
     """How a rung is fitted within the time that is left; by nothing if it would likely have to end
     early, which the first one may.
@@ -155,15 +160,10 @@ def _affordable(
     return shorter, {"epochs": max(1, min(UPDATES["epochs"], int(updates) - shorter.beforehand))}
 
 
-def _seconds_of_update(model: Any, rows: Rows) -> float:
+def _seconds_of_update(model: Mixing, rows: Rows) -> float:
     """Of one update of a copy, which leaves the model and its draws as they are."""
     thrown_away = copy.deepcopy(model)
     thrown_away.initialize(rows, generator=rng.keyed(0))
     started = deadline.now()
     EM().update(thrown_away, rows, Nothing(), generator=rng.keyed(0))
     return deadline.now() - started
-
-
-def _scored(model: Any, rows: Any, generator: torch.Generator) -> tuple[float, int, float]:
-    total, bic = criterion(model, rows, generator=generator)
-    return total, model.freedom(), bic

@@ -3,7 +3,7 @@
 import torch
 
 from partita.core.protocols import Settings
-from partita.families.base import AS_SPINS, FAMILIES, TWO_VALUED, Family, Made, held
+from partita.families.base import AS_SPINS, FAMILIES, TWO_VALUED, Family, Made, support_kind
 from partita.families.by_gradient import PAIRS, few_states, named_objective
 from partita.models import Ising
 from partita.tables import Rows
@@ -16,7 +16,7 @@ def _ising(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
 
 
 def _kind(rows: Rows, settings: Settings) -> Kind:
-    return AS_SPINS[held(rows, settings)]
+    return AS_SPINS[support_kind(rows, settings)]
 
 
 FAMILIES.register(

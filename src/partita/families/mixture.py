@@ -6,10 +6,11 @@ import numpy as np
 import torch
 
 from partita.core.checks import check_count
-from partita.core.protocols import Model, Settings
+from partita.core.protocols import Settings
 from partita.families.base import FAMILIES, Family, Made, Setting, check_correlated
 from partita.families.component_search import best, ladder
 from partita.models import Mixture
+from partita.models.directed.mixing import Mixing
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
 from partita.objectives import EM
 from partita.runtime import deadline
@@ -27,7 +28,7 @@ BITS = {"component": "bernoulli"}
 
 
 def counted(
-    make: Callable[[int], Model], rows: Rows, settings: Settings, generator: torch.Generator
+    make: Callable[[int], Mixing], rows: Rows, settings: Settings, generator: torch.Generator
 ) -> Made:
     """The mixture of as many components as the settings say, or for ``"auto"`` of those with the
     smallest BIC on a ladder; and EM.

@@ -11,7 +11,7 @@ from partita.families.base import (
     Made,
     Setting,
     check_correlated,
-    held,
+    support_kind,
 )
 from partita.families.by_gradient import CHAINS, OBJECTIVES, named_objective, objective_setting
 from partita.families.networks import NETWORK, network
@@ -26,7 +26,7 @@ OBJECTIVE = objective_setting(
 
 
 def _neural_energy(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
-    real, covariance = held(rows, settings) == "real", settings["covariance_type"]
+    real, covariance = support_kind(rows, settings) == "real", settings["covariance_type"]
     if real and covariance == "full":
         check_correlated("neural-energy", "covariance_type", "full", rows.width, ("diagonal",))
     model = NeuralEnergy(
@@ -55,6 +55,6 @@ FAMILIES.register(
             **CHAINS,
         },
         _neural_energy,
-        held,
+        support_kind,
     )
 )

@@ -12,6 +12,7 @@ from partita.tables import Rows, Schema
 from partita.tables.categories import categories_of, looks_categorical, to_codes
 from partita.tables.encoding import Encoding, Kind, infer_kind
 
+ALONE: dict[str, Kind] = {"binary": "binary", "category": "category", "real": "real"}
 # encodings that cannot take every number
 NARROW = ("binary", "spin", "signs", "spins", "count", "category", "mixed")
 
@@ -62,7 +63,7 @@ def check_held_out(dataset: Dataset, encoding: Encoding, owner: str) -> None:
             first += len(x)
 
 
-def numbers(rows: Rows) -> np.ndarray:
+def table_numbers(rows: Rows) -> np.ndarray:
     """All rows in float64; gray levels are made binary by draws of a fixed seed."""
     return rows.tensor(torch.Generator().manual_seed(0)).numpy().astype(np.float64)
 
@@ -72,7 +73,7 @@ def _kind_asked(schema: Schema) -> Kind:
     for families that take that alone.
     """
     kinds = {column.kind for column in schema.used}
-    return next((kind for kind in ("binary", "category", "real") if kinds == {kind}), "mixed")
+    return ALONE.get(kinds.pop(), "mixed") if len(kinds) == 1 else "mixed"
 
 
 def _all_seen(dataset: Dataset) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from partita.core.capability import require_need
-from partita.core.enumeration import chunks, log_partition
+from partita.core.enumeration import log_partition, state_chunks
 from partita.core.protocols import EnergyModel
 from partita.errors import invalid
 
@@ -56,7 +56,7 @@ def _exact(model: EnergyModel) -> Phase:
     with torch.no_grad():
         log_z = log_partition(side, model.like)
     total: Phase = {}
-    for states in chunks(side, model.like):
+    for states in state_chunks(side, model.like):
         log_phi = -side.free_energy(states)
         p = torch.exp(log_phi.detach() - log_z)
         for name, gradient in _gradients(model, (p * log_phi).sum()).items():

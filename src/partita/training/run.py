@@ -111,7 +111,7 @@ def make_config(model: Model, objective: Learner, settings: JsonObject, **more: 
             "dtype": str(model.like.dtype).removeprefix("torch."),
             **model.settings(),
         },
-        "objective": registry.describe(objective),
+        "objective": registry.describe_part(objective),
         "fit": settings,
         **more,
         "versions": {

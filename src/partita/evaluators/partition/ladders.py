@@ -70,7 +70,7 @@ class Ladders:
         generator: torch.Generator,
     ) -> None:
         self.model, self.betas, self.chains = model, betas, len(modes)
-        self.ladder: Any = capability.load("Tempering")(kernel, tuple(betas.tolist()))
+        self.ladder: Any = capability.part_named("Tempering")(kernel, tuple(betas.tolist()))
         up = climb(model, kernel, betas, from_reference(model, self.chains, generator), generator)
         down = climb(model, kernel, betas.flip(0), modes, generator).flip(0)
         self.from_modes = (torch.arange(self.chains) % 2 == 1)[None]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from partita.core.enumeration import chunks, log_partition
+from partita.core.enumeration import log_partition, state_chunks
 from partita.core.protocols import EnergyModel
 from partita.errors import invalid
 from partita.models.energy.maxent import MaxEnt
@@ -104,7 +104,7 @@ def fisher_matrix(model: EnergyModel) -> Tensor:
     side = model.sides()[0]
     log_z = log_partition(side, model.like)
     total = mean = second = torch.zeros((), dtype=torch.float64, device=log_z.device)
-    for states in chunks(side, model.like):
+    for states in state_chunks(side, model.like):
         for x in states.split(max(1, CELLS // sum(p.numel() for p in model.parameters()))):
             w = torch.exp(-side.free_energy(x) - log_z).double()
             s = scores_of(model, x).written_out().double()
