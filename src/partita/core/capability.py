@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from partita.core.protocols import Capability, DirectedModel, EnergyModel, Model
 from partita.core.support import Product, Real, Sequence, Support
-from partita.errors import Unsupported
+from partita.errors import Unsupported, invalid
 
 EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
 QUADRATURE_WIDTH = 3  # real coordinates over which an integral can be a sum over a grid
@@ -233,6 +233,10 @@ def part(
     """
 
     def add(kind: Kind) -> Kind:
+        known = PARTS.get(kind.__name__)
+        if known and (known.kind is None or known.kind.__module__ != kind.__module__):
+            allowed = "be new, to be registered"
+            raise invalid(kind.__module__, f"the name {kind.__name__!r}", allowed, "one of another")
         PARTS[kind.__name__] = Part(role, needs, instead, by_default, kind)
         return kind
 

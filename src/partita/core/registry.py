@@ -25,10 +25,11 @@ from typing import Any, TypeVar, cast
 import torch
 from torch.distributions import Distribution
 
-from partita.core.capability import PARTS, part_named
+from partita.core.capability import PARTS, Part, part_named
 from partita.core.protocols import Capability, Model, Settings
 from partita.errors import PartitaError, PartitaWarning, RunError, invalid
 
+OTHER = "The run was made by another version of partita."
 PLUGINS = "partita.plugins"  # the group of entry points, each a module that registers what it has
 Thing = TypeVar("Thing")
 Same = TypeVar("Same")  # whose type a decorator leaves as it is
@@ -199,37 +200,36 @@ def build_part(description: Json) -> Any:
     if "law" in description:
         return _build_prior(description)
     name = description.get("part")
-    if not isinstance(name, str) or name not in PARTS:
-        raise RunError(
-            f"load: part must be one of {', '.join(PARTS)}; got {name!r}. The run was made by "
-            "another version of partita."
-        )
+    if not isinstance(name, str) or (name not in PARTS and _plugin_part(name) is None):
+        raise RunError.about("load", "part", f"be one of {', '.join(PARTS)}", repr(name), OTHER)
     settings = {key: build_part(value) for key, value in description.items() if key != "part"}
     try:
         return part_named(name)(**settings)
     except PartitaError:
         raise
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise RunError(
-            f"load: {name} has no such settings ({error}). The run was made by another version of "
-            "partita."
-        ) from None
+        raise RunError(f"load: {name} has no such settings ({error}). {OTHER}") from None
 
 
-def _build_prior(description: dict[str, Any]) -> Distribution:
+def _plugin_part(name: str) -> Part | None:
+    load_plugins()
+    return PARTS.get(name)
+
+
+def _build_prior(description: dict[str, Json]) -> Distribution:
     """One of the listed priors."""
-    if description["law"] not in PRIORS:
-        raise RunError(
-            f"load: a prior must be one of {', '.join(PRIORS)}; got {description['law']!r}. "
-            "Hand it over again, in Python."
+    name = description["law"]
+    if name not in PRIORS:
+        remedy = "Hand it over again, in Python."
+        raise RunError.about(
+            "load", "a prior", f"be one of {', '.join(PRIORS)}", repr(name), remedy
         )
-    law = getattr(torch.distributions, description["law"])
+    law = getattr(torch.distributions, name)
     dtypes = {str(dtype): dtype for dtype in (torch.float32, torch.float64)}
     try:
         by = description["by"].items()
         return law(**{name: torch.tensor(v, dtype=dtypes[dtype]) for name, (v, dtype) in by})
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
         raise RunError(
-            f"load: {description['law']} has no such settings ({error}). Hand the prior over "
-            "again, in Python."
+            f"load: {name} has no such settings ({error}). Hand the prior over again, in Python."
         ) from None
