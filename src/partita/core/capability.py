@@ -4,6 +4,7 @@
 runs, or raises :class:`Unsupported` with the reason and the nearest cell that works.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -32,7 +33,7 @@ def smallest_bits(model: object) -> float:
     sum.
     """
     sides = model.sides() if isinstance(model, EnergyModel) else []
-    return min((side.support.bits for side in sides), default=float("inf"))
+    return min((side.support.bits for side in sides), default=math.inf)
 
 
 def _all_real(support: Support) -> bool:
@@ -44,7 +45,12 @@ def _all_real(support: Support) -> bool:
     return isinstance(support, Real)
 
 
-def _integrates(model: object, width: int) -> bool:
+def _countable_sites(model: object) -> bool:
+    """Whether every coordinate has the same finite list of values."""
+    return isinstance(model, EnergyModel) and model.support.countable_sites
+
+
+def _integrates(model: object, width: float) -> bool:
     """Whether Z is an integral over at most ``width`` real coordinates."""
     return (
         isinstance(model, EnergyModel) and _all_real(model.support) and model.support.width <= width
@@ -65,21 +71,38 @@ def cheap_exact(model: object) -> bool:
     )
 
 
+LACKING = {  # the reason given where a model lacks a capability
+    Capability.LOG_PROB: "it has no exact log_prob",
+    Capability.CLOSED_FORM: "its maximum likelihood has no closed form",
+    Capability.EM: "it names no E and M steps",
+    Capability.JOINT: "it has no hidden units whose conditional can be drawn beside a joint energy",
+    Capability.POSTERIOR_DRAWS: "its posterior is not kept as draws",
+    Capability.GENERATES: "its draws carry no gradients back to its parameters",
+    Capability.LATENT: "it has no latent variables with a proposal for their posterior",
+    Capability.REPARAMETERIZED: (
+        "draws of its latent variables carry no gradients to their proposal"
+    ),
+    Capability.DISCRETE_LATENTS: (
+        "it has no discrete latent variables with an evidence bound to estimate"
+    ),
+    Capability.DOUBLY: (
+        "it is no VAE, whose proposal is one normal for all latent variables at once"
+    ),
+    Capability.FILTERS: "its latent variables do not come step by step along a sequence",
+    Capability.LATENT_ENERGY: "its latent variables are not real with a known prior",
+    Capability.EMBEDS: "it is a density and no encoder",
+    Capability.CENTERING: "it has no centered form of its gradient",
+}
 NEEDS: dict[str, Need] = {
+    **{capability.value: Need(_can(capability), why) for capability, why in LACKING.items()},
     "energy": Need(lambda m: isinstance(m, EnergyModel), "it has no free energy"),
+    "directed": Need(
+        lambda m: isinstance(m, DirectedModel), "it has no independent draws to compare with"
+    ),
     "enumerable": Need(
         lambda m: smallest_bits(m) <= EXACT_BITS,
         f"neither side has at most 2^{EXACT_BITS} states to sum",
     ),
-    "gibbs": Need(
-        lambda m: (
-            isinstance(m, EnergyModel)
-            and (_can(Capability.CONDITIONALS)(m) or m.support.countable_sites)
-        ),
-        "its coordinates cannot be drawn one after the other: it has no conditionals and its "
-        "support is not discrete",
-    ),
-    "log_prob": Need(_can(Capability.LOG_PROB), "it has no exact log_prob"),
     "exact": Need(
         lambda m: cheap_exact(m) or smallest_bits(m) <= EXACT_BITS,
         f"it has no exact log_prob and neither side has at most 2^{EXACT_BITS} states to sum",
@@ -89,69 +112,20 @@ NEEDS: dict[str, Need] = {
         f"it has no exact log_prob and neither side has at most 2^{CHEAP_BITS} states, few enough "
         "to sum at every step",
     ),
-    "sites": Need(
-        lambda m: isinstance(m, EnergyModel) and m.support.countable_sites,
-        "its coordinates do not have finitely many values to sum over",
+    "sites": Need(_countable_sites, "its coordinates do not have finitely many values to sum over"),
+    "gibbs": Need(
+        lambda m: (
+            _countable_sites(m) or (isinstance(m, EnergyModel) and _can(Capability.CONDITIONALS)(m))
+        ),
+        "its coordinates cannot be drawn one after the other: it has no conditionals and its "
+        "support is not discrete",
     ),
     "real": Need(
-        lambda m: isinstance(m, EnergyModel) and _all_real(m.support),
-        "its coordinates are not all real, so it has no slope",
-    ),
-    "closed_form": Need(
-        _can(Capability.CLOSED_FORM),
-        "its maximum likelihood has no closed form",
-    ),
-    "em": Need(_can(Capability.EM), "it names no E and M steps"),
-    "joint": Need(
-        _can(Capability.JOINT),
-        "it has no hidden units whose conditional can be drawn beside a joint energy",
+        lambda m: _integrates(m, math.inf), "its coordinates are not all real, so it has no slope"
     ),
     "quadrature": Need(
         lambda m: _integrates(m, QUADRATURE_WIDTH),
         f"it does not live on at most {QUADRATURE_WIDTH} real coordinates",
-    ),
-    "posterior_draws": Need(
-        _can(Capability.POSTERIOR_DRAWS),
-        "its posterior is not kept as draws",
-    ),
-    "generates": Need(
-        _can(Capability.GENERATES),
-        "its draws carry no gradients back to its parameters",
-    ),
-    "directed": Need(
-        lambda m: isinstance(m, DirectedModel), "it has no independent draws to compare with"
-    ),
-    "latent": Need(
-        _can(Capability.LATENT),
-        "it has no latent variables with a proposal for their posterior",
-    ),
-    "reparameterized": Need(
-        _can(Capability.REPARAMETERIZED),
-        "draws of its latent variables carry no gradients to their proposal",
-    ),
-    "discrete_latents": Need(
-        _can(Capability.DISCRETE_LATENTS),
-        "it has no discrete latent variables with an evidence bound to estimate",
-    ),
-    "doubly": Need(
-        _can(Capability.DOUBLY),
-        "it is no VAE, whose proposal is one normal for all latent variables at once",
-    ),
-    "filters": Need(
-        _can(Capability.FILTERS),
-        "its latent variables do not come step by step along a sequence",
-    ),
-    "latent_energy": Need(
-        _can(Capability.LATENT_ENERGY),
-        "its latent variables are not real with a known prior",
-    ),
-    "embeds": Need(
-        _can(Capability.EMBEDS),
-        "it is a density and no encoder",
-    ),
-    "centering": Need(
-        _can(Capability.CENTERING),
-        "it has no centered form of its gradient",
     ),
 }
 

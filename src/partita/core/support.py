@@ -107,19 +107,19 @@ class _Vector(Support):
 
 
 @dataclass(frozen=True)
-class _TwoValued(_Vector):
-    """A support whose coordinates are bits under some name."""
+class _Listed(_Vector):
+    """A support whose coordinates all have the same finite list of values."""
 
     discrete = True
     countable_sites = True
 
     @property
     def bits(self) -> float:
-        return float(self.D)
+        return self.D * math.log2(len(self.values()))
 
 
 @dataclass(frozen=True)
-class Binary(_TwoValued):
+class Binary(_Listed):
     """{0, 1}^D.
 
     >>> Binary(2).states(0, 4, torch.zeros(())).tolist()
@@ -143,7 +143,7 @@ class Binary(_TwoValued):
 
 
 @dataclass(frozen=True)
-class Spin(_TwoValued):
+class Spin(_Listed):
     """{-1, +1}^D."""
 
     def values(self) -> Tensor:
@@ -160,21 +160,14 @@ class Spin(_TwoValued):
 
 
 @dataclass(frozen=True)
-class Categorical(_Vector):
+class Categorical(_Listed):
     """{0, ..., K-1}^D."""
 
     K: int
 
-    discrete = True
-    countable_sites = True
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("Categorical", "K", self.K)
-
-    @property
-    def bits(self) -> float:
-        return self.D * math.log2(self.K)
 
     def values(self) -> Tensor:
         return torch.arange(self.K, dtype=torch.get_default_dtype())

@@ -4,7 +4,7 @@ import torch
 
 from partita.core.protocols import Settings
 from partita.families.base import FAMILIES, TWO_VALUED, Family, Made, Setting, bits_kind
-from partita.families.by_gradient import PAIRS, few_states, named_objective
+from partita.families.by_gradient import PAIRS, named_objective
 from partita.models import Boltzmann
 from partita.tables import Rows
 
@@ -12,7 +12,7 @@ from partita.tables import Rows
 def _boltzmann(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
     hidden, edges = settings["n_hidden"], settings["edges"]
     model = Boltzmann(rows.width, hidden, edges=edges, generator=generator)
-    return model, named_objective(settings, model, exact=few_states(model))
+    return model, named_objective(settings, model)
 
 
 FAMILIES.register(

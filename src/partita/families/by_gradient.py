@@ -94,15 +94,17 @@ def few_states(model: EnergyModel) -> bool:
 
 
 def named_objective(
-    settings: Settings, model: EnergyModel | None = None, *, exact: bool = False
+    settings: Settings,
+    model: EnergyModel | None = None,
+    cheap: Callable[[EnergyModel], bool] = few_states,
 ) -> Objective:
     """The objective that a family's settings ask for, where ``"auto"`` is the likelihood itself if
-    that is cheap enough to be ``exact``, else PCD; tempering goes around the model's own sampler
-    where the model is given.
+    that is ``cheap``, else PCD; tempering goes around the model's own sampler where the model is
+    given.
     """
     name = settings["objective"]
     if name == "auto":
-        name = "exact" if exact else "pcd"
+        name = "exact" if model is not None and cheap(model) else "pcd"
     return NAMED[name].make(settings, model)
 
 

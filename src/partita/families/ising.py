@@ -4,7 +4,7 @@ import torch
 
 from partita.core.protocols import Settings
 from partita.families.base import AS_SPINS, FAMILIES, TWO_VALUED, Family, Made, support_kind
-from partita.families.by_gradient import PAIRS, few_states, named_objective
+from partita.families.by_gradient import PAIRS, named_objective
 from partita.models import Ising
 from partita.tables import Rows
 from partita.tables.encoding import Kind
@@ -12,7 +12,7 @@ from partita.tables.encoding import Kind
 
 def _ising(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
     model = Ising(rows.width, edges=settings["edges"], generator=generator)
-    return model, named_objective(settings, model, exact=few_states(model))
+    return model, named_objective(settings, model)
 
 
 def _kind(rows: Rows, settings: Settings) -> Kind:

@@ -24,7 +24,7 @@ def _latent_energy(rows: Rows, settings: Settings, generator: torch.Generator) -
         covariance=covariance,
         generator=generator,
     )
-    return model, named_objective(settings, model, exact=capability.cheap_exact(model))
+    return model, named_objective(settings, model, capability.cheap_exact)
 
 
 FAMILIES.register(

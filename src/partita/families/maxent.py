@@ -5,14 +5,14 @@ import torch
 from partita.core.protocols import Settings
 from partita.core.support import Binary
 from partita.families.base import FAMILIES, TWO_VALUED, Family, Made, Setting, bits_kind
-from partita.families.by_gradient import CHAINS, few_states, named_objective, objective_setting
+from partita.families.by_gradient import CHAINS, named_objective, objective_setting
 from partita.models import MaxEnt
 from partita.tables import Rows
 
 
 def _maxent(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
     model = MaxEnt(settings["features"], Binary(rows.width), generator=generator)
-    return model, named_objective(settings, model, exact=few_states(model))
+    return model, named_objective(settings, model)
 
 
 FAMILIES.register(

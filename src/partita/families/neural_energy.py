@@ -34,7 +34,7 @@ def _neural_energy(rows: Rows, settings: Settings, generator: torch.Generator) -
         Real(rows.width) if real else Binary(rows.width),
         covariance=covariance,
     )
-    return model, named_objective(settings, model, exact=capability.cheap_exact(model))
+    return model, named_objective(settings, model, capability.cheap_exact)
 
 
 FAMILIES.register(

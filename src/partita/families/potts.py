@@ -4,7 +4,7 @@ import torch
 
 from partita.core.protocols import Settings
 from partita.families.base import FAMILIES, Family, Made, Setting, states_of
-from partita.families.by_gradient import PAIRS, few_states, named_objective
+from partita.families.by_gradient import PAIRS, named_objective
 from partita.models import Potts
 from partita.tables import Rows
 from partita.tables.categories import looks_categorical
@@ -13,7 +13,7 @@ from partita.tables.encoding import Kind
 
 def _potts(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
     model = Potts(rows.width, states_of(rows), edges=settings["edges"], generator=generator)
-    return model, named_objective(settings, model, exact=few_states(model))
+    return model, named_objective(settings, model)
 
 
 def _kind(rows: Rows, settings: Settings) -> Kind:
