@@ -4,6 +4,7 @@ the grid, made from the capability table.
 
 import inspect
 import re
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -80,7 +81,7 @@ def described(module: str, name: str, value: Any) -> str:
     """A name with its signature, its docstring and, for a class, what it can do."""
     if not callable(value):
         listed = (
-            ", ".join(f"`{key}`" for key in value) if isinstance(value, dict) else f"`{value!r}`"
+            ", ".join(f"`{key}`" for key in value) if isinstance(value, Mapping) else f"`{value!r}`"
         )
         return f"### {name}\n\nA table of {listed}.\n"
     shown = f"```python\n{signature(name, value)}\n```\n"

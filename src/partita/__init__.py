@@ -45,7 +45,6 @@ _SUBPACKAGES = (
     "experiment",
     "families",
     "gradients",
-    "integration",
     "models",
     "nets",
     "objectives",
