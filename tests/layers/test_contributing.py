@@ -38,6 +38,7 @@ call("sample", "run", "-n", "3", "--out", "drawn.csv")
 assert "coins: independent coins" in call("models")
 """
 FROM_PYTHON = """
+from importlib import import_module
 import numpy as np, partita, torch
 from partita import estimators, models
 from partita.core.capability import PARTS
@@ -46,9 +47,8 @@ from partita.families import FAMILIES
 from tests.grid import test_grid as grid
 
 Coins, CoinsDensity = models.Coins, estimators.CoinsDensity
-for path, value in grid.PILOTS.items():
-    module, name = f"partita.{path}".rsplit(".", 1)
-    setattr(sys.modules[module], name, value)
+for path, values in grid.PILOTS.items():
+    vars(import_module(f"partita.{path}")).update(values)
 cells = [("Coins", part) for part in PARTS]
 cells += [(label, "OneSite") for label in example_models() if "OneSite" in PARTS]
 for cell in cells:
