@@ -30,7 +30,7 @@ def table_kind(dataset: Dataset) -> Kind:
     if isinstance(dataset.train, Sequences):
         return "steps"
     if dataset.train.schema is not None and dataset.train.schema.by_column:
-        return _kind_asked(dataset.train.schema)
+        return _kind_by_column(dataset.train.schema)
     held = infer_kind(dataset.train)
     if held == "real" and (
         dataset.train.labels or (looks_categorical(dataset.train) and _all_seen(dataset))
@@ -68,7 +68,7 @@ def table_numbers(rows: Rows) -> np.ndarray:
     return rows.tensor(torch.Generator().manual_seed(0)).numpy().astype(np.float64)
 
 
-def _kind_asked(schema: Schema) -> Kind:
+def _kind_by_column(schema: Schema) -> Kind:
     """What a table holds whose columns are read by their kinds; one kind of all counts as such,
     for families that take that alone.
     """
