@@ -344,7 +344,7 @@ def test_lists(call: Any) -> None:
     assert "rbm: restricted Boltzmann machine" in text and "learning_rate" in text
     grid = call("models", "--grid").output
     assert "ExactLikelihood" in grid and "neither side has at most 2^20 states" in grid
-    assert re.search(r"^  PCD( +•)+", grid, re.M)
+    assert re.search(r"^  PCD .*( +•)+", grid, re.M)
     assert re.search(r"^  ScoreMatching .*\b[a-z]\b.*•", grid, re.M)
     assert {"model", "role", "part", "reason"} == set(
         json.loads(call("models", "--grid", "--json").stdout)[0]
