@@ -129,7 +129,7 @@ def in_support(side: Distribution, x: Tensor) -> Tensor:
     if support is None:
         return torch.ones(rows, dtype=torch.bool, device=x.device)
     inside = cast(Tensor, support.check(x))
-    return inside.reshape(*rows, -1).all(-1)
+    return inside if inside.dim() == len(rows) else inside.flatten(len(rows)).all(-1)
 
 
 def check_single(owner: str, p: Distribution, q: Distribution) -> None:
