@@ -6,22 +6,22 @@ learning trains.
 Letters: D columns, E dimensions of the embedding, C channels.
 """
 
-from collections.abc import Sequence
 from math import prod
-from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_count, check_counts, check_module, check_width
-from partita.core.protocols import Capability, Data, Model, Settings
+from partita.core.checks import check_module, check_width
+from partita.core.constraints import Size, Sizes
+from partita.core.protocols import Capability, Data
 from partita.core.support import Real
 from partita.errors import invalid
-from partita.nets import MLP, ConvNet, build, describe
+from partita.models.networked import Networked
+from partita.nets import MLP, ConvNet
 
 
-class Encoder(Model):
+class Encoder(Networked):
     """Rows to unit vectors; ``forward`` is the embedding.
 
     Arguments:
@@ -40,24 +40,23 @@ class Encoder(Model):
     """
 
     capabilities = frozenset({Capability.EMBEDS})
+    unsaved = ("shape", "widths", "channels")
     shift: Tensor
     scale: Tensor
 
     def __init__(
         self,
-        visible: int,
-        embedding: int = 32,
+        visible: Size,
+        embedding: Size = 32,
         *,
-        shape: Sequence[int] | None = None,
-        widths: Sequence[int] = (256, 128),
-        channels: Sequence[int] = (32, 64),
+        shape: Sizes | None = None,
+        widths: Sizes = (256, 128),
+        channels: Sizes = (32, 64),
         net: nn.Module | None = None,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.support = Real(check_count("Encoder", "visible", visible))
-        self.embedding = check_count("Encoder", "embedding", embedding)
-        shape = None if shape is None else check_counts("Encoder", "shape", shape)
+        self.support, self.embedding = Real(visible), embedding
         if shape is not None and visible % prod(shape):
             raise invalid("Encoder", "shape", f"divide the {visible} columns into channels", shape)
         if net is None and shape is None:
@@ -90,18 +89,6 @@ class Encoder(Model):
         spread = (data.variance() + (mean - mean.mean()).square()).mean().sqrt()
         self.shift.copy_(mean.mean())
         self.scale.copy_(1 / spread.clamp_min(1e-12))
-
-    def settings(self) -> Settings:
-        return {
-            "visible": self.support.width,
-            "embedding": self.embedding,
-            "net": describe(self.net),
-        }
-
-    @classmethod
-    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
-        net = build(settings["net"], "Encoder", generator=generator)
-        return cls(settings["visible"], settings["embedding"], net=net, generator=generator)
 
     def title(self) -> str:
         return f"Encoder({self.support.width}, {self.embedding})"

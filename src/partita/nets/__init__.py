@@ -3,9 +3,10 @@
 import torch
 from torch import nn
 
+from partita.core.protocols import Settings
 from partita.errors import RunError
 from partita.nets.attention import Attention
-from partita.nets.base import Net, Settings
+from partita.nets.base import Net
 from partita.nets.causal import CausalConv
 from partita.nets.conv import ConvDecoder, ConvNet
 from partita.nets.h3 import H3

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from partita.core.checks import check_count
+from partita.core.constraints import Size
 from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.mixer import MatrixMixer, causal_mask, check_capacity
@@ -43,12 +44,9 @@ class Attention(MatrixMixer[AttentionState]):
     torch.Size([1, 5, 8])
     """
 
-    SETTINGS = ("width", "heads")
-
-    def __init__(self, width: int, heads: int = 4, *, generator: torch.Generator) -> None:
+    def __init__(self, width: Size, heads: Size = 4, *, generator: torch.Generator) -> None:
         super().__init__()
-        self.width = check_count("Attention", "width", width)
-        self.heads = check_count("Attention", "heads", heads)
+        self.width, self.heads = width, heads
         if width % (2 * heads):
             raise invalid("Attention", "width", f"be a multiple of 2 heads = {2 * heads}", width)
         self.into = linear(width, 3 * width, generator=generator)

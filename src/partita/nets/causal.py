@@ -12,7 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count
+from partita.core.constraints import Size
 from partita.nets.base import init_uniform, linear
 from partita.nets.mixer import Mixer
 
@@ -28,15 +28,12 @@ class CausalConv(Mixer[Tensor]):
         generator: Source of the first weights.
     """
 
-    SETTINGS = ("width", "kernel", "gap")
-
     def __init__(
-        self, width: int, kernel: int = 4, gap: int = 1, *, generator: torch.Generator
+        self, width: Size, kernel: Size = 4, gap: Size = 1, *, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.width = check_count("CausalConv", "width", width)
-        self.kernel = check_count("CausalConv", "kernel", kernel)
-        self.gap = check_count("CausalConv", "gap", gap)
+        self.width = width
+        self.reach = gap * (kernel - 1)  # steps of the past that it sees
         self.conv = cast(
             nn.Conv1d,
             nn.utils.skip_init(
@@ -45,11 +42,6 @@ class CausalConv(Mixer[Tensor]):
         )
         init_uniform(self.conv, (width * kernel) ** -0.5, generator)
         self.out = linear(width, width, generator=generator)
-
-    @property
-    def reach(self) -> int:
-        """Steps of the past that it sees."""
-        return self.gap * (self.kernel - 1)
 
     def forward(self, u: Tensor) -> Tensor:
         padded = nn.functional.pad(self.check(u).transpose(1, 2), (self.reach, 0))

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count, check_counts
-from partita.nets.base import Net, linear, make_activation
+from partita.core.checks import check_count
+from partita.core.constraints import Size, Sizes, Whole
+from partita.nets.base import ACTIVATIONS, Activation, Net, linear
 
 SOFT = 0.1
 
@@ -65,30 +66,25 @@ class MaskedMLP(Net):
     torch.Size([5, 4, 2])
     """
 
-    SETTINGS = ("inputs", "outputs", "widths", "context", "activation")
-
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
+        inputs: Size,
+        outputs: Size,
         *,
-        widths: Sequence[int] = (512,),
-        context: int = 0,
-        activation: str = "relu",
+        widths: Sizes = (512,),
+        context: Whole = 0,
+        activation: Activation = "relu",
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.widths = check_counts("MaskedMLP", "widths", widths)
-        for name, value in (("inputs", inputs), ("outputs", outputs), ("layers", len(self.widths))):
-            check_count("MaskedMLP", name, value)
-        self.inputs, self.outputs, self.activation = inputs, outputs, activation
-        self.context = check_count("MaskedMLP", "context", context, 0)
+        check_count("MaskedMLP", "layers", len(widths))
+        self.inputs, self.outputs = inputs, outputs
         self.hidden, self.last, self.direct = _masked_layers(
-            [1] * inputs, [outputs] * inputs, self.widths, generator
+            [1] * inputs, [outputs] * inputs, widths, generator
         )
-        self.act = make_activation("MaskedMLP", activation)
+        self.act = ACTIVATIONS[activation]()
         if context:
-            self.into_hidden = linear(context, self.widths[0], generator=generator)
+            self.into_hidden = linear(context, widths[0], generator=generator)
             self.into_outputs = linear(context, inputs * outputs, generator=generator)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
@@ -111,24 +107,21 @@ class MaskedColumns(Net):
     [2, 3]
     """
 
-    SETTINGS = ("inputs", "outputs", "widths", "activation")
-
     def __init__(
         self,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
+        inputs: Sizes,
+        outputs: Sizes,
         *,
-        widths: Sequence[int] = (512,),
-        activation: str = "relu",
+        widths: Sizes = (512,),
+        activation: Activation = "relu",
         generator: torch.Generator,
     ) -> None:
         super().__init__()
         for name, values in (("inputs", inputs), ("outputs", outputs), ("widths", widths)):
-            check_count("MaskedColumns", name, len(check_counts("MaskedColumns", name, values)))
-        self.inputs, self.outputs = list(inputs), list(outputs)
-        self.widths, self.activation = tuple(widths), activation
+            check_count("MaskedColumns", name, len(values))
+        self.outputs = list(outputs)
         self.hidden, self.last, self.direct = _masked_layers(inputs, outputs, widths, generator)
-        self.act = make_activation("MaskedColumns", activation)
+        self.act = ACTIVATIONS[activation]()
 
     def forward(self, e: Tensor) -> tuple[Tensor, ...]:
         """``(*, sum of inputs)`` to the numbers of each column."""

@@ -13,20 +13,21 @@ size.
 """
 
 from abc import abstractmethod
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import LARGEST, check_choice, check_count, check_flag, check_real
+from partita.core.checks import LARGEST, check_real
+from partita.core.constraints import Flag, Several, Size, one_of
 from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
 from partita.nets.mixer import MatrixMixer
 
 SSMState: TypeAlias = tuple[Tensor, Tensor, Tensor]  # two of the recurrence, and x
-RULES = ("zoh", "bilinear")
+Rule: TypeAlias = Annotated[str, one_of("zoh", "bilinear")]
 REMEDY = (
     "Give A eigenvalues with negative real parts, or of modulus at most 1 where it is discrete."
 )
@@ -101,15 +102,6 @@ class SSM(MatrixMixer[SSMState]):
     linear layer after.
     """
 
-    SETTINGS = ("width", "state", "rule", "shortest", "longest", "mix")
-
-    def _set(self, width: int, state: int, rule: str, shortest: float, longest: float) -> None:
-        owner = type(self).__name__
-        self.width = check_count(owner, "width", width)
-        self.state = check_count(owner, "state", state)
-        self.rule, self.shortest, self.longest = rule, shortest, longest
-        check_choice(owner, "rule", rule, RULES)
-
     @abstractmethod
     def filter(self, length: int) -> Tensor:
         """h, ``(D, L)``."""
@@ -124,7 +116,6 @@ class SSM(MatrixMixer[SSMState]):
         return Toeplitz(gates[0]).dense()[None]
 
     def _mixing(self, mix: bool, generator: torch.Generator) -> None:
-        self.mix = check_flag(type(self).__name__, "mix", mix)
         self.into = linear(self.width, self.width, generator=generator) if mix else nn.Identity()
         self.out = nn.Identity()
         if mix:
@@ -150,17 +141,17 @@ class DenseSSM(SSM):
 
     def __init__(
         self,
-        width: int,
-        state: int = 16,
+        width: Size,
+        state: Size = 16,
         *,
-        rule: str = "zoh",
+        rule: Rule = "zoh",
         shortest: float = 10.0,
         longest: float = 1000.0,
-        mix: bool = False,
+        mix: Flag = False,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self._set(width, state, rule, shortest, longest)
+        self.width, self.rule = width, rule
         A, B = (x.to(torch.get_default_dtype()).to(generator.device) for x in hippo(state))
         self.log_dt = nn.Parameter(-log_spaced("DenseSSM", shortest, longest, A.new_zeros(width)))
         self.A = nn.Parameter(A.expand(width, -1, -1).clone())
@@ -184,7 +175,7 @@ class DenseSSM(SSM):
 
     def start(self, batch: int, capacity: int) -> SSMState:
         A, B = self.discrete()
-        return A, B, A.new_zeros(batch, self.width, self.state)
+        return A, B, B.new_zeros(batch, *B.shape)
 
     def step(self, u: Tensor, state: SSMState) -> tuple[Tensor, SSMState]:
         (A, B, x), v = state, self.into(u)
@@ -204,18 +195,17 @@ class DiagonalSSM(SSM):
 
     def __init__(
         self,
-        width: int,
-        state: int = 16,
+        width: Size,
+        state: Several = 16,
         *,
-        rule: str = "zoh",
+        rule: Rule = "zoh",
         shortest: float = 10.0,
         longest: float = 1000.0,
-        mix: bool = False,
+        mix: Flag = False,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_count("DiagonalSSM", "state", state, 2)
-        self._set(width, state, rule, shortest, longest)
+        self.width, self.rule = width, rule
         if state % 2:
             allowed = "be even, for poles come in conjugate pairs"
             raise invalid("DiagonalSSM", "state", allowed, state)

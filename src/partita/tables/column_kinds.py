@@ -13,6 +13,7 @@ Letters: D columns, K states.
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import Annotated, TypeAlias
 
 from partita.core.checks import check_count
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
@@ -32,15 +33,15 @@ TAKEN = {  # the kinds of column that an encoding of one kind can hold
 NAMED: dict[str, Callable[[int], Support]] = {"real": Real, "binary": Binary, "count": Count}
 
 
-def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
+def check_laws(owner: str, parameter: str, laws: Iterable[Law]) -> tuple[Law, ...]:
     """The laws of at least one column, each a known word or a number of states.
 
-    >>> check_laws("Mixture", ["real", 3])
+    >>> check_laws("Mixture", "laws", ["real", 3])
     ('real', 3)
     """
     if isinstance(laws, str) or not isinstance(laws, Iterable) or getattr(laws, "ndim", 1) == 0:
         allowed = "say what each column holds, such as ('real', 3)"
-        raise invalid(owner, "laws", allowed, one_line(laws))
+        raise invalid(owner, parameter, allowed, one_line(laws))
     laws = tuple(laws)
     check_count(owner, "the number of columns", len(laws))
     for law in laws:
@@ -49,6 +50,9 @@ def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
             allowed = f"be one of {', '.join(map(repr, NAMED))} or a number of states"
             raise invalid(owner, "a column", allowed, repr(law))
     return laws
+
+
+Laws: TypeAlias = Annotated[Sequence[Law], check_laws]  # of all columns of a table
 
 
 def support_of(laws: Sequence[Law]) -> Product:

@@ -22,15 +22,17 @@ from torch.distributions import Distribution, constraints
 from torch.func import functional_call
 
 from partita.core import rng
-from partita.core.checks import check_count, check_counts, check_width
-from partita.core.protocols import Capability, Settings
+from partita.core.checks import check_count, check_width
+from partita.core.constraints import Sizes
+from partita.core.protocols import Capability
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
 from partita.models.directed.decoded import Decoded
 from partita.models.directed.latent import LogTerms
 from partita.models.directed.outputs import make_output
-from partita.nets.mlp import MLP
+from partita.nets import MLP
+from partita.nets.base import Activation
 
 MOST_BITS = 10  # few enough to sum over all states of the layers, in fits too
 CELLS = 1 << 22  # states x rows x columns at once
@@ -88,25 +90,17 @@ class SigmoidBelief(Decoded):
     def __init__(
         self,
         visible: int,
-        hidden: Sequence[int] = (200,),
+        hidden: Sizes = (200,),
         *,
-        widths: Sequence[int] = (),
-        activation: str = "tanh",
+        widths: Sizes = (),
+        activation: Activation = "tanh",
         likelihood: str = "bernoulli",
         states: int | None = None,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.hidden = check_counts("SigmoidBelief", "hidden", hidden)
-        widths = check_counts("SigmoidBelief", "widths", widths)
-        check_count("SigmoidBelief", "the number of hidden layers", len(self.hidden))
-        self._made = {
-            "visible": visible,
-            "widths": list(widths),
-            "activation": activation,
-            "likelihood": likelihood,
-            "states": states,
-        }
+        check_count("SigmoidBelief", "the number of hidden layers", len(hidden))
+        self.hidden = tuple(hidden)
         self.output = make_output(
             "SigmoidBelief", likelihood, visible, states, "column", generator.device
         )
@@ -241,9 +235,6 @@ class SigmoidBelief(Decoded):
 
     def title(self) -> str:
         return f"SigmoidBelief({self.support.width}, {' + '.join(map(str, self.hidden))} bits)"
-
-    def settings(self) -> Settings:
-        return {**self._made, "hidden": list(self.hidden)}
 
 
 def _signs(z: Tensor) -> Tensor:

@@ -7,10 +7,11 @@ Letters: D columns, K components.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.constraints import Positive, Size, one_of
 from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.models.directed.components.base import Component
@@ -23,7 +24,7 @@ from partita.models.directed.components.discrete import (
 from partita.models.directed.components.gaussian import FullGaussian
 from partita.models.directed.components.product import ProductComponent
 from partita.models.directed.mixing import Mixing
-from partita.tables.column_kinds import Law, check_laws, kinds_in_words, places
+from partita.tables.column_kinds import Law, Laws, kinds_in_words, places
 
 COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
 COVARIANCES = ("full", "tied", "diagonal", "spherical")
@@ -55,22 +56,17 @@ class Mixture(Mixing):
 
     def __init__(
         self,
-        components: int,
-        visible: int,
-        component: str = "gaussian",
-        covariance: str = "full",
+        components: Size,
+        visible: Size,
+        component: Annotated[str, one_of(*COMPONENTS)] = "gaussian",
+        covariance: Annotated[str, one_of(*COVARIANCES)] = "full",
         *,
-        states: int | None = None,
-        laws: Sequence[Law] | None = None,
-        floor: float = 1e-6,
+        states: Size | None = None,
+        laws: Laws | None = None,
+        floor: Positive = 1e-6,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_count("Mixture", "components", components)
-        check_count("Mixture", "visible", visible)
-        check_choice("Mixture", "component", component, COMPONENTS)
-        check_choice("Mixture", "covariance", covariance, COVARIANCES)
-        check_real("Mixture", "floor", floor, 0, open_low=True)
         if (component == "categorical") != (states is not None):
             raise invalid(
                 "Mixture",
@@ -78,7 +74,6 @@ class Mixture(Mixing):
                 "be given for categorical components, and only for them",
                 states,
             )
-        laws = None if laws is None else check_laws("Mixture", laws)
         if (component == "mixed") != (laws is not None) or (
             laws is not None and len(laws) != visible
         ):
@@ -99,14 +94,13 @@ class Mixture(Mixing):
         self.hold(made, generator.device)
 
     def settings(self) -> Settings:
-        return {
-            "components": self.components,
-            "visible": self.support.width,
-            **self.component.settings(),
-        }
+        made = super().settings()
+        if made["component"] == "gaussian" or "real" in made.get("laws", ()):
+            return made
+        return {name: made[name] for name in made if name not in ("covariance", "floor")}
 
     def title(self) -> str:
-        made = self.component.settings()
+        made = self.settings()
         law = " ".join(made[name] for name in ("component", "covariance") if name in made)
         law = f"mixed: {kinds_in_words(made['laws'])}" if "laws" in made else law
         return f"Mixture({self.components}, {self.support.width}, {law})"
@@ -135,7 +129,7 @@ def _component(
 
 
 def _mixed(
-    count: int, laws: tuple[Law, ...], covariance: str, floor: float, device: torch.device
+    count: int, laws: Sequence[Law], covariance: str, floor: float, device: torch.device
 ) -> ProductComponent:
     named = {"real": "gaussian", "binary": "bernoulli", "count": "poisson"}
 

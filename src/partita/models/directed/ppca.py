@@ -7,14 +7,15 @@ Letters: N data, B rows, D columns, d latent dimensions, K components.
 """
 
 import math
+from typing import Annotated, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Capability, Data, Settings
+from partita.core.constraints import Positive, Several, Size, one_of
+from partita.core.protocols import Capability, Data
 from partita.errors import invalid
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.components.factor import Factors
@@ -22,7 +23,8 @@ from partita.models.directed.mixing import Mixing
 from partita.runtime.permutations import stretches
 
 NOISES = ("isotropic", "diagonal")
-PRIORS = (None, "ard")
+Noise: TypeAlias = Annotated[str, one_of(*NOISES)]
+Prior: TypeAlias = Annotated[str | None, one_of(None, "ard")]
 
 
 class PPCA(Mixing):
@@ -46,17 +48,16 @@ class PPCA(Mixing):
 
     def __init__(
         self,
-        visible: int,
-        latent: int,
+        visible: Several,
+        latent: Size,
         *,
-        noise: str = "isotropic",
-        prior: str | None = None,
-        floor: float = 1e-6,
+        noise: Noise = "isotropic",
+        prior: Prior = None,
+        floor: Positive = 1e-6,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        made = _factors("PPCA", 1, visible, latent, noise, prior, floor, generator)
-        self.hold(made, generator.device)
+        self.hold(_factors(self, 1, generator), generator.device)
         if noise == "isotropic" and prior is None:
             self.capabilities = self.capabilities | {Capability.CLOSED_FORM}
 
@@ -115,9 +116,6 @@ class PPCA(Mixing):
         component.log_noise.fill_(noise.log())
         component.held.fill_(bool(values[d:].mean() < component.floor))
 
-    def settings(self) -> Settings:
-        return {"visible": self.support.width, **self.component.settings()}
-
     def title(self) -> str:
         name = "FactorAnalysis" if self.component.diagonal else "PPCA"
         return f"{name}({self.support.width}, {self.component.latent})"
@@ -135,27 +133,17 @@ class MixturePPCA(Mixing):
 
     def __init__(
         self,
-        components: int,
-        visible: int,
-        latent: int,
+        components: Size,
+        visible: Several,
+        latent: Size,
         *,
-        noise: str = "isotropic",
-        prior: str | None = None,
-        floor: float = 1e-6,
+        noise: Noise = "isotropic",
+        prior: Prior = None,
+        floor: Positive = 1e-6,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_count("MixturePPCA", "components", components)
-        owner = "MixturePPCA"
-        made = _factors(owner, components, visible, latent, noise, prior, floor, generator)
-        self.hold(made, generator.device)
-
-    def settings(self) -> Settings:
-        return {
-            "components": self.components,
-            "visible": self.support.width,
-            **self.component.settings(),
-        }
+        self.hold(_factors(self, components, generator), generator.device)
 
     def title(self) -> str:
         return f"MixturePPCA({self.components}, {self.support.width}, {self.component.latent})"
@@ -217,29 +205,19 @@ def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return values.flip(0).clamp_min(0), vectors.flip(1)
 
 
-def _factors(
-    owner: str,
-    count: int,
-    visible: int,
-    latent: int,
-    noise: str,
-    prior: str | None,
-    floor: float,
-    generator: torch.Generator,
-) -> Factors:
-    check_count(owner, "visible", visible, 2)
-    check_count(owner, "latent", latent)
-    check_choice(owner, "noise", noise, NOISES)
-    check_choice(owner, "prior", prior, PRIORS)
-    check_real(owner, "floor", floor, 0, open_low=True)
+def _factors(model: Mixing, count: int, generator: torch.Generator) -> Factors:
+    """The components of a model by the arguments that it was given."""
+    made = model.arguments
+    visible, latent = made["visible"], made["latent"]
     if latent >= visible:
-        raise invalid(owner, "latent", f"be below the number of columns, {visible}", latent)
+        allowed = f"be below the number of columns, {visible}"
+        raise invalid(type(model).__name__, "latent", allowed, latent)
     return Factors(
         count,
         visible,
         latent,
-        diagonal=noise == "diagonal",
-        ard=prior == "ard",
-        floor=floor,
+        diagonal=made["noise"] == "diagonal",
+        ard=made["prior"] == "ard",
+        floor=made["floor"],
         generator=generator,
     )

@@ -10,15 +10,15 @@ Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_count, check_counts, check_width
-from partita.core.protocols import Capability, Settings
+from partita.core.checks import check_count, check_width
+from partita.core.constraints import Size, Sizes
+from partita.core.protocols import Capability
 from partita.errors import invalid
 from partita.models.directed.decoded import Decoded
 from partita.models.directed.latent import (
@@ -31,14 +31,16 @@ from partita.models.directed.latent import (
 )
 from partita.models.directed.mixed_output import MixedOutput
 from partita.models.directed.outputs import Output, make_output
-from partita.nets import MLP, ConvDecoder, ConvNet, build, describe
-from partita.tables.column_kinds import Law, check_laws
+from partita.models.networked import Networked
+from partita.nets import MLP, ConvDecoder, ConvNet
+from partita.nets.base import Activation
+from partita.tables.column_kinds import Law, Laws
 
 # what a module raises that does not take what it is given
 UNFIT = (RuntimeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-class VAE(Decoded, GaussianLatents):
+class VAE(Networked, Decoded, GaussianLatents):
     """p(x | z) and q(z | x) from two networks; ``log_weights`` and ``elbo_terms`` carry gradients
     to both.
 
@@ -67,27 +69,28 @@ class VAE(Decoded, GaussianLatents):
 
     capabilities = GaussianLatents.capabilities | {Capability.DOUBLY, Capability.LATENT_ENERGY}
     forward_methods = ("doubly_weighted",)
+    networks = ("encoder", "decoder")
+    unsaved = ("widths", "activation", "image", "channels")
 
     def __init__(
         self,
         visible: int,
-        latent: int,
+        latent: Size,
         *,
         likelihood: str = "bernoulli",
         states: int | None = None,
-        laws: Sequence[Law] | None = None,
+        laws: Laws | None = None,
         variance: str = "column",
-        widths: Sequence[int] = (200, 200),
-        activation: str = "tanh",
+        widths: Sizes = (200, 200),
+        activation: Activation = "tanh",
         image: Sequence[int] | None = None,
-        channels: Sequence[int] = (16, 32),
+        channels: Sizes = (16, 32),
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.watch_latents(check_count("VAE", "latent", latent), generator.device)
-        laws = None if laws is None else check_laws("VAE", laws)
+        self.watch_latents(latent, generator.device)
         if isinstance(likelihood, str) and likelihood == "mixed":
             self.output: Output = MixedOutput(
                 _check_laws(laws, visible), variance, device=generator.device
@@ -98,14 +101,6 @@ class VAE(Decoded, GaussianLatents):
                 "VAE", likelihood, visible, states, variance, generator.device
             )
         self.support = self.output.support
-        self._made = {
-            "visible": visible,
-            "latent": latent,
-            "likelihood": likelihood,
-            "states": states,
-            "variance": variance,
-            **({} if laws is None else {"laws": list(laws)}),
-        }
         if encoder is None or decoder is None:
             if image is None:
                 made = _perceptrons(self.output, latent, widths, activation, generator)
@@ -185,21 +180,10 @@ class VAE(Decoded, GaussianLatents):
         return rng.draw(self.output.distribution(self.decoder(z)), generator), z
 
     def title(self) -> str:
-        return f"VAE({self.support.width}, {self.latent} latent, {self._made['likelihood']})"
-
-    def settings(self) -> Settings:
-        return {**self._made, "encoder": describe(self.encoder), "decoder": describe(self.decoder)}
-
-    @classmethod
-    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
-        nets = {
-            name: build(settings[name], "VAE", generator=generator)
-            for name in ("encoder", "decoder")
-        }
-        return cls(**{**settings, **nets}, generator=generator)
+        return f"VAE({self.support.width}, {self.latent} latent, {self.arguments['likelihood']})"
 
 
-def _check_laws(laws: tuple[Law, ...] | None, visible: int) -> tuple[Law, ...]:
+def _check_laws(laws: Sequence[Law] | None, visible: int) -> Sequence[Law]:
     if laws is None or len(laws) != visible:
         raise invalid(
             "VAE", "laws", f"say what each of {visible} columns holds for likelihood='mixed'", laws
@@ -216,13 +200,9 @@ def _draw(
 def _perceptrons(
     output: Output, latent: int, widths: Sequence[int], activation: str, generator: torch.Generator
 ) -> tuple[MLP, MLP]:
-    inwards = check_counts("VAE", "widths", widths)
-    encoder = MLP(
-        output.inputs, 2 * latent, widths=inwards, activation=activation, generator=generator
-    )
-    return encoder, MLP(
-        latent, output.outputs, widths=inwards[::-1], activation=activation, generator=generator
-    )
+    more = {"activation": activation, "generator": generator}
+    encoder = MLP(output.inputs, 2 * latent, widths=widths, **more)
+    return encoder, MLP(latent, output.outputs, widths=widths[::-1], **more)
 
 
 def _convolutions(
@@ -232,11 +212,10 @@ def _convolutions(
     channels: Sequence[int],
     generator: torch.Generator,
 ) -> tuple[ConvNet, ConvDecoder]:
-    inwards = check_counts("VAE", "channels", channels)
     depth = output.inputs // output.support.width
-    encoder = ConvNet(image, 2 * latent, depth=depth, channels=inwards, generator=generator)
+    encoder = ConvNet(image, 2 * latent, depth=depth, channels=channels, generator=generator)
     return encoder, ConvDecoder(
-        latent, image, depth=output.blocks, channels=inwards[::-1], generator=generator
+        latent, image, depth=output.blocks, channels=channels[::-1], generator=generator
     )
 
 

@@ -14,18 +14,16 @@ Letters: N data, C chains, D visible, H hidden, E edges, S = 2^H hidden states.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
+from partita.core.constraints import NonNegative, Size, Whole
 from partita.core.protocols import Data, EnergyModel, Field, Reference
 from partita.core.support import Binary
 from partita.errors import invalid
-from partita.models.energy.graphs import Graph, as_edges, complete, edge_list
+from partita.models.energy.graphs import Edges, Graph, as_edges, complete
 from partita.models.energy.pairwise import Sites
 from partita.models.energy.reference import FactorisedReference
 from partita.models.energy.two_valued import TwoValuedPairs
@@ -50,20 +48,19 @@ class Boltzmann(TwoValuedPairs):
     """
 
     penalized = ("J", "W", "L")
+    unsaved = ("scale",)
 
     def __init__(
         self,
-        visible: int,
-        hidden: int = 0,
+        visible: Size,
+        hidden: Whole = 0,
         *,
-        edges: Tensor | Sequence[Sequence[int]] | None = None,
-        scale: float = 0.1,
+        edges: Edges = None,
+        scale: NonNegative = 0.1,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_count("Boltzmann", "visible", visible)
-        scale = check_real("Boltzmann", "scale", scale, 0.0)
-        if check_count("Boltzmann", "hidden", hidden, 0) > MOST_HIDDEN:
+        if hidden > MOST_HIDDEN:
             allowed = (
                 f"be at most {MOST_HIDDEN}, for the states of hidden units that see one another "
                 "are summed one by one"
@@ -162,13 +159,6 @@ class Boltzmann(TwoValuedPairs):
 
     def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
         return [] if self.hidden else super().data_warnings(data, generator=generator)
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "visible": self.support.width,
-            "hidden": self.hidden,
-            "edges": edge_list(self.graph),
-        }
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width, self.hidden) if self.hidden else (self.support.width,)

@@ -11,7 +11,7 @@ Letters: D sites, E edges, G largest number of neighbors.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from partita.errors import invalid
 
 # up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbors
 DENSE_SITES = 100
+# pairs of sites that are coupled; None couples all pairs
+Edges: TypeAlias = Tensor | Sequence[Sequence[int]] | None
 
 
 def complete(sites: int) -> Tensor:
@@ -68,7 +70,7 @@ def _neighboring(shape: Sequence[int], wrap: bool) -> Tensor:
     return torch.cat(found)
 
 
-def as_edges(owner: str, edges: Any, sites: int) -> Tensor:
+def as_edges(owner: str, edges: Edges, sites: int) -> Tensor:
     """Pairs i < j without repetition from anything that lists pairs; None is the complete graph."""
     if edges is None:
         return complete(sites)
@@ -207,8 +209,3 @@ def greedy_coloring(starts: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
             taken = set(color[neighbors[starts[site] : starts[site + 1]]])
             color[site] = next(c for c in range(sites) if c not in taken)
     return color
-
-
-def edge_list(graph: Graph) -> list[list[int]] | None:
-    """Edges as JSON; None for the complete graph."""
-    return None if graph.is_complete else graph.edges.tolist()

@@ -10,15 +10,12 @@ Temperature is in the parameters: the physicist's -K sum x_i x_j at inverse temp
 Letters: N data, C chains, D visible, E edges.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import LARGEST, check_count, check_real
+from partita.core.constraints import Moderate, Size
 from partita.core.support import Spin
-from partita.models.energy.graphs import Graph, as_edges, edge_list
+from partita.models.energy.graphs import Edges, Graph, as_edges
 from partita.models.energy.two_valued import TwoValuedPairs
 
 
@@ -39,25 +36,22 @@ class Ising(TwoValuedPairs):
     -14.08
     """
 
+    unsaved = ("couplings", "fields")
+
     def __init__(
         self,
-        visible: int,
+        visible: Size,
         *,
-        edges: Tensor | Sequence[Sequence[int]] | None = None,
-        couplings: float = 0.0,
-        fields: float = 0.0,
+        edges: Edges = None,
+        couplings: Moderate = 0.0,
+        fields: Moderate = 0.0,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_count("Ising", "visible", visible)
-        for name, value in (("couplings", couplings), ("fields", fields)):
-            check_real("Ising", name, value, -LARGEST, LARGEST)
         self.support = Spin(visible)
         self.graph = Graph(visible, as_edges("Ising", edges, visible))
-        self.h = nn.Parameter(torch.full((visible,), float(fields), device=generator.device))
-        self.J = nn.Parameter(
-            torch.full((len(self.graph.edges),), float(couplings), device=generator.device)
-        )
+        self.h = nn.Parameter(torch.full((visible,), fields, device=generator.device))
+        self.J = nn.Parameter(self.h.new_full((len(self.graph.edges),), couplings))
         self._keep_reference(self.h)
 
     @property
@@ -67,6 +61,3 @@ class Ising(TwoValuedPairs):
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(0.5 * (logits[:, 1] - logits[:, 0]))
-
-    def settings(self) -> dict[str, Any]:
-        return {"visible": self.support.width, "edges": edge_list(self.graph)}

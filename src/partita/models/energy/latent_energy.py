@@ -13,27 +13,27 @@ Letters: N data, C chains, T temperatures, D visible, H hidden, K features.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
 
-from partita.core.checks import check_choice, check_count, check_module, check_width
+from partita.core.checks import check_width
+from partita.core.constraints import Network, Size
 from partita.core.protocols import Capability, Data, EnergyModel, Field
 from partita.core.support import Real
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import check_growth
-from partita.models.energy.reference import GaussianReference, fitted_normal
-from partita.nets import MLP, build, describe
+from partita.models.energy.reference import Covariance, GaussianReference, fitted_normal
+from partita.models.networked import Networked
+from partita.nets import MLP
 
-COVARIANCES = ("full", "diagonal")
 SMALL = 0.1  # at the start, so that all hidden units together bend the normal energy only a little
 WIDEST, NARROWEST = 8.0, 0.125  # deviations of a column for which x'x is a sensible scale
 
 
-class LatentEnergy(EnergyModel):
+class LatentEnergy(Networked, EnergyModel):
     """Hidden units ``h`` in {0, 1}^H that see x through any network f.
 
     Arguments:
@@ -53,25 +53,22 @@ class LatentEnergy(EnergyModel):
     """
 
     penalized = ("W",)
+    networks = ("f",)
     capabilities = frozenset({Capability.JOINT, Capability.NETWORK})
     reference_mean: Tensor
     reference_whitening: Tensor
 
     def __init__(
         self,
-        f: nn.Module,
-        visible: int,
-        hidden: int,
-        features: int,
+        f: Network,
+        visible: Size,
+        hidden: Size,
+        features: Size,
         *,
-        covariance: str = "full",
+        covariance: Covariance = "full",
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        for name, value in (("visible", visible), ("hidden", hidden), ("features", features)):
-            check_count("LatentEnergy", name, value)
-        check_choice("LatentEnergy", "covariance", covariance, COVARIANCES)
-        check_module("LatentEnergy", "f", f)
         self.support, self.covariance = Real(visible), covariance
         self.f = f
         self.W = nn.Parameter(
@@ -224,19 +221,6 @@ class LatentEnergy(EnergyModel):
             ]
             if odd
             else []
-        )
-
-    def settings(self) -> dict[str, Any]:
-        sizes = {"visible": self.visible, "hidden": self.hidden, "features": self.W.shape[1]}
-        return {"f": describe(self.f), **sizes, "covariance": self.covariance}
-
-    @classmethod
-    def from_settings(
-        cls, settings: dict[str, Any], *, generator: torch.Generator
-    ) -> "LatentEnergy":
-        return cls(
-            **{**settings, "f": build(settings["f"], "LatentEnergy", generator=generator)},
-            generator=generator,
         )
 
     def title(self) -> str:

@@ -9,34 +9,35 @@ not fall faster than x'x grows.
 Letters: N data, C chains, T temperatures, D visible, K states of one coordinate.
 """
 
-from dataclasses import asdict
-from typing import Any
+from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from partita.core.checks import check_categories, check_choice, check_module, check_width
-from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
+from partita.core.checks import check_categories, check_width
+from partita.core.constraints import Network
+from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference, Settings
 from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
-from partita.models.energy.latent_energy import COVARIANCES
 from partita.models.energy.reference import (
+    Covariance,
     FactorisedReference,
     GaussianReference,
     fitted_normal,
     frequencies,
     smoothed_logits,
 )
-from partita.nets import MLP, build, describe
+from partita.models.networked import Networked
+from partita.nets import MLP, build
 
 SUPPORTS: dict[str, type[Support]] = {
     support.__name__: support for support in (Real, Binary, Spin, Categorical)
 }
 
 
-class NeuralEnergy(EnergyModel):
+class NeuralEnergy(Networked, EnergyModel):
     """The energy g(x) of a network, added to the reference's on real supports.
 
     Arguments:
@@ -57,14 +58,12 @@ class NeuralEnergy(EnergyModel):
     reference_whitening: Tensor
     reference_logits: Tensor
 
-    def __init__(self, net: nn.Module, support: Support, *, covariance: str = "full") -> None:
+    def __init__(self, net: Network, support: Support, *, covariance: Covariance = "full") -> None:
         super().__init__()
         if type(support) not in SUPPORTS.values():
             raise Unsupported(
                 f"NeuralEnergy cannot live on {support}: it needs one of {', '.join(SUPPORTS)}."
             )
-        check_choice("NeuralEnergy", "covariance", covariance, COVARIANCES)
-        check_module("NeuralEnergy", "net", net)
         self.net, self.support, self.covariance = net, support, covariance
         like = next(net.parameters(), None)
         if like is None:
@@ -179,22 +178,16 @@ class NeuralEnergy(EnergyModel):
         self.reference_mean.copy_(mean)
         self.reference_whitening.copy_(whitening)
 
-    def settings(self) -> dict[str, Any]:
-        sizes = asdict(self.support)  # type: ignore[call-overload]
-        support = {"name": type(self.support).__name__, **sizes}
-        return {"net": describe(self.net), "support": support, "covariance": self.covariance}
+    def settings(self) -> Settings:
+        support = {"name": type(self.support).__name__, **vars(self.support)}
+        return {**super().settings(), "support": support}
 
     @classmethod
-    def from_settings(
-        cls, settings: dict[str, Any], *, generator: torch.Generator
-    ) -> "NeuralEnergy":
-        sizes = {key: value for key, value in settings["support"].items() if key != "name"}
-        support = SUPPORTS[settings["support"]["name"]](**sizes)
-        return cls(
-            build(settings["net"], "NeuralEnergy", generator=generator),
-            support,
-            covariance=settings["covariance"],
-        )
+    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
+        sizes = dict(settings["support"])
+        support = SUPPORTS[sizes.pop("name")](**sizes)
+        net = build(settings["net"], "NeuralEnergy", generator=generator)
+        return cls(net, support, covariance=settings["covariance"])
 
     def title(self) -> str:
         return (

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_width
-from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
+from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference, Settings
 from partita.models.energy.graphs import Graph
 from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
 from partita.runtime.permutations import stretches
@@ -116,6 +116,10 @@ class PairwiseModel(EnergyModel):
             f"first is columns {i} and {j}), so their couplings have no finite optimum; give a "
             "penalty, such as l2=1e-3."
         ]
+
+    def settings(self) -> Settings:
+        edges = None if self.graph.is_complete else self.graph.edges.tolist()
+        return {**super().settings(), "edges": edges}
 
     def title(self) -> str:
         sizes = ", ".join(map(str, self._sizes()))

@@ -13,15 +13,15 @@ Letters: N data, B batch, D visible, K states, E edges.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_categories, check_count
+from partita.core.checks import check_categories
+from partita.core.constraints import Several, Size
 from partita.core.support import Categorical
-from partita.models.energy.graphs import Graph, as_edges, edge_list
+from partita.models.energy.graphs import Edges, Graph, as_edges
 from partita.models.energy.pairwise import PairwiseModel, Sites
 
 
@@ -45,15 +45,13 @@ class Potts(PairwiseModel):
 
     def __init__(
         self,
-        visible: int,
-        states: int,
+        visible: Size,
+        states: Several,
         *,
-        edges: Tensor | Sequence[Sequence[int]] | None = None,
+        edges: Edges = None,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_count("Potts", "visible", visible)
-        check_count("Potts", "states", states, 2)
         self.support = Categorical(visible, states)
         self.graph = Graph(visible, as_edges("Potts", edges, visible))
         self.h = nn.Parameter(torch.zeros(visible, states, device=generator.device))
@@ -121,13 +119,6 @@ class Potts(PairwiseModel):
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(logits)
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "visible": self.support.width,
-            "states": self.states,
-            "edges": edge_list(self.graph),
-        }
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width, self.states)

@@ -12,7 +12,7 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,15 @@ from torch.autograd.function import once_differentiable
 from torch.distributions import Bernoulli, Distribution
 from torch.nn import functional
 
-from partita.core.checks import check_count, check_real, check_width
+from partita.core.checks import check_width
+from partita.core.constraints import NonNegative, Several, Size, one_of
 from partita.core.enumeration import Side
 from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
 from partita.core.support import Binary
 from partita.errors import invalid
 from partita.models.energy.flips import flip_sums
 from partita.models.energy.reference import UnitsReference, frequencies, smoothed_logits
-from partita.models.energy.units import Natural, units_named
+from partita.models.energy.units import UNITS, Natural, units_named
 
 FAR = 20.0  # deviations from zero at which float32 begins to matter to a quadratic energy
 
@@ -135,24 +136,22 @@ class RBM(EnergyModel):
     """
 
     penalized = ("W",)
+    unsaved = ("scale",)
     capabilities = frozenset({Capability.CONDITIONALS, Capability.CENTERING, Capability.FIELD})
     forward_methods = ("hidden_free_energy",)
     reference_natural: Tensor
 
     def __init__(
         self,
-        visible: int,
-        hidden: int,
+        visible: Size,
+        hidden: Size,
         *,
-        visible_units: str = "bernoulli",
-        states: int | None = None,
-        scale: float = 0.01,
+        visible_units: Annotated[str, one_of(*UNITS)] = "bernoulli",
+        states: Several | None = None,
+        scale: NonNegative = 0.01,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_count("RBM", "visible", visible)
-        check_count("RBM", "hidden", hidden)
-        scale = check_real("RBM", "scale", scale, 0.0)
         self.units = units_named(visible_units, states)
         self.support = self.units.support(visible)
         self.W = nn.Parameter(
@@ -322,15 +321,6 @@ class RBM(EnergyModel):
         self.W.grad, self.b.grad, self.c.grad = centered_gradient(
             self.W.grad, self.b.grad, self.c.grad, mu, lam, s
         )
-
-    def settings(self) -> dict[str, Any]:
-        states = {"states": self.units.states} if self.units.name == "categorical" else {}
-        return {
-            "visible": self.visible,
-            "hidden": self.hidden,
-            "visible_units": self.units.name,
-            **states,
-        }
 
     def title(self) -> str:
         return f"RBM({self.visible}, {self.hidden})"

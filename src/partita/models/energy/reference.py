@@ -4,16 +4,20 @@ starts.
 
 import math
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from partita.core import rng
+from partita.core.constraints import one_of
 from partita.core.protocols import Data
 from partita.errors import invalid
 from partita.models.energy.units import Natural, Units, weighted_sum
 
+# of a fitted normal distribution
+Covariance: TypeAlias = Annotated[str, one_of("full", "diagonal")]
 MOMENT_ROWS = 10_000  # rows drawn to estimate base rates
 
 

@@ -21,7 +21,6 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 from torch.nn import functional
 
 from partita.core import support
-from partita.core.checks import check_choice, check_count
 from partita.core.support import Binary, Real, Support
 from partita.errors import invalid
 
@@ -146,7 +145,7 @@ class CategoricalUnits:
     rows = 1
 
     def __init__(self, states: int) -> None:
-        self.states = check_count("RBM", "states", states, 2)
+        self.states = states
 
     def statistic(self, x: Tensor) -> Tensor:
         return (x[..., None] == torch.arange(self.states, device=x.device)).to(x.dtype).flatten(-2)
@@ -184,7 +183,6 @@ UNITS = ("bernoulli", "gaussian", "categorical")
 
 def units_named(name: str, states: int | None) -> Units:
     """Visible units by name; only categories have a number of states."""
-    check_choice("RBM", "visible_units", name, UNITS)
     if (states is not None) != (name == "categorical"):
         raise invalid(
             "RBM",

@@ -7,18 +7,17 @@ network.
 Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
-from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_choice, check_count, check_counts
-from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.constraints import Several, Size, Sizes, one_of
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Binary, Categorical, Real
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked import MaskedMLP
 
-ELEMENTS = ("binary", "categorical", "real")
 CELLS = 1 << 24  # numbers of one layer that are kept at once where no gradient is needed
 
 
@@ -42,20 +41,16 @@ class MaskedAutoregressive(DirectedModel):
 
     def __init__(
         self,
-        visible: int,
-        element: str = "binary",
+        visible: Size,
+        element: Annotated[str, one_of("binary", "categorical", "real")] = "binary",
         *,
-        states: int = 2,
-        components: int = 8,
-        widths: Sequence[int] = (512,),
+        states: Several = 2,
+        components: Size = 8,
+        widths: Sizes = (512,),
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_choice("MaskedAutoregressive", "element", element, ELEMENTS)
-        self.element = element
-        self.states = check_count("MaskedAutoregressive", "states", states, 2)
-        self.components = check_count("MaskedAutoregressive", "components", components)
-        self.widths = check_counts("MaskedAutoregressive", "widths", widths)
+        self.element, self.states, self.components = element, states, components
         self.support = (
             Categorical(visible, states)
             if element == "categorical"
@@ -69,7 +64,7 @@ class MaskedAutoregressive(DirectedModel):
         self.support.check(x, "MaskedAutoregressive")
         if torch.is_grad_enabled():
             return self._terms(self.net(self._inputs(x)), x).sum(-1)
-        size = max(1, CELLS // (max(self.widths) + self.net.outputs * x.shape[-1]))
+        size = max(1, CELLS // (max(self.arguments["widths"]) + self.net.outputs * x.shape[-1]))
         rows = x.reshape(-1, x.shape[-1])
         parts = [self._terms(self.net(self._inputs(x)), x).sum(-1) for x in rows.split(size)]
         return torch.cat(parts).view(x.shape[:-1])
@@ -112,15 +107,6 @@ class MaskedAutoregressive(DirectedModel):
 
     def title(self) -> str:
         return f"MaskedAutoregressive({self.support.width}, {self.element})"
-
-    def settings(self) -> Settings:
-        return {
-            "visible": self.support.width,
-            "element": self.element,
-            "states": self.states,
-            "components": self.components,
-            "widths": list(self.widths),
-        }
 
     def _inputs(self, x: Tensor) -> Tensor:
         """Columns about their middle."""

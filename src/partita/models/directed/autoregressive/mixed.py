@@ -10,17 +10,15 @@ by their logarithm, and real columns as they are.
 Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_count, check_counts
-from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.constraints import Size, Sizes
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked import MaskedColumns
-from partita.tables.column_kinds import Law, check_laws, kinds_in_words, support_of
+from partita.tables.column_kinds import Law, Laws, kinds_in_words, support_of
 
 MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
 LEAST_MEAN = 1e-3
@@ -47,16 +45,14 @@ class MixedAutoregressive(DirectedModel):
 
     def __init__(
         self,
-        laws: Sequence[Law],
+        laws: Laws,
         *,
-        components: int = 8,
-        widths: Sequence[int] = (512,),
+        components: Size = 8,
+        widths: Sizes = (512,),
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.laws = check_laws("MixedAutoregressive", laws)
-        self.components = check_count("MixedAutoregressive", "components", components)
-        self.widths = check_counts("MixedAutoregressive", "widths", widths)
+        self.laws, self.components = laws, components
         self.support = support_of(self.laws)
         numbers = {"real": 3 * components, "count": 2 * components, "binary": 1}
         given = [law if isinstance(law, int) else numbers[law] for law in self.laws]
@@ -104,9 +100,6 @@ class MixedAutoregressive(DirectedModel):
 
     def title(self) -> str:
         return f"MixedAutoregressive({kinds_in_words(self.laws)})"
-
-    def settings(self) -> Settings:
-        return {"laws": list(self.laws), "components": self.components, "widths": list(self.widths)}
 
 
 def column_log_prob(law: Law, numbers: Tensor, x: Tensor) -> Tensor:

@@ -11,20 +11,22 @@ Letters: B batch, L length, l length of one row, E numbers in a step, K states, 
 network.
 """
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_flag
-from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.checks import check_count
+from partita.core.constraints import Flag, Several, Size, one_of
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.autoregressive import emissions
 from partita.models.directed.autoregressive.steps import Bits, Step, Token, Values
-from partita.nets.base import check_options
+from partita.nets.base import Options
 from partita.nets.sequence import SequenceNet
 
-ELEMENTS = ("categorical", "binary", "real")
 CELLS = 1 << 22  # steps x width at once where no gradient is needed
 FIRST_ROWS = 512  # of the data, from which biases start
 
@@ -57,45 +59,23 @@ class Autoregressive(DirectedModel):
 
     def __init__(
         self,
-        length: int,
-        element: str = "categorical",
+        length: Size,
+        element: Annotated[str, one_of("categorical", "binary", "real")] = "categorical",
         *,
-        states: int = 2,
-        size: int = 1,
+        states: Several = 2,
+        size: Size = 1,
         backbone: str = "hyena",
         width: int = 128,
         layers: int = 4,
         expand: int = 4,
         dropout: float = 0.0,
-        options: Settings | None = None,
-        hidden: int = 128,
-        components: int = 8,
-        positions: bool = False,
+        options: Options = None,
+        hidden: Size = 128,
+        components: Size = 8,
+        positions: Flag = False,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_choice("Autoregressive", "element", element, ELEMENTS)
-        check_count("Autoregressive", "length", length)
-        check_count("Autoregressive", "size", size)
-        check_count("Autoregressive", "hidden", hidden)
-        check_count("Autoregressive", "components", components)
-        check_count("Autoregressive", "states", states, 2)
-        check_flag("Autoregressive", "positions", positions)
-        self._settings = {
-            "length": length,
-            "element": element,
-            "states": states,
-            "size": size,
-            "backbone": backbone,
-            "width": width,
-            "layers": layers,
-            "expand": expand,
-            "dropout": dropout,
-            "options": check_options("Autoregressive", "options", options),
-            "hidden": hidden,
-            "components": components,
-            "positions": positions,
-        }
         self.net = SequenceNet(
             width,
             layers,
@@ -200,14 +180,11 @@ class Autoregressive(DirectedModel):
         self.one.initialize(batch, steps[there])
 
     def title(self) -> str:
-        made = self._settings
+        made = self.arguments
         return (
             f"Autoregressive({made['backbone']}, {made['layers']} x {made['width']}, "
             f"{self.support.L} steps of {self.one.element})"
         )
-
-    def settings(self) -> Settings:
-        return dict(self._settings)
 
     def contexts(self, steps: Tensor) -> Tensor:
         """What the network knows before each step, ``(B, l, E) -> (B, l, W)``."""

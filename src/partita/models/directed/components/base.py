@@ -17,7 +17,6 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from partita.core.protocols import Settings
 from partita.core.support import Support
 
 # expected sufficient statistics; sums over rows, so that chunks add up
@@ -109,10 +108,6 @@ class Component(nn.Module, ABC, Generic[Ready, Kept]):
     @abstractmethod
     def freedom(self) -> int:
         """Number of free parameters."""
-
-    @abstractmethod
-    def settings(self) -> Settings:
-        """Constructor arguments as JSON."""
 
     def embed(self, x: Tensor) -> Tensor:
         """Rows as points whose distances mean something, for k-means++."""

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.protocols import Settings
 from partita.core.support import Real
 from partita.models.directed.components.base import (
     Factorized,
@@ -97,13 +96,6 @@ class DiagonalGaussian(Factorized):
 
     def freedom(self) -> int:
         return self.location.numel() + self.log_scale.numel()
-
-    def settings(self) -> Settings:
-        return {
-            "component": "gaussian",
-            "covariance": "spherical" if self.spherical else "diagonal",
-            "floor": self.floor,
-        }
 
     def fit_warnings(self) -> list[str]:
         if not self.held.any():

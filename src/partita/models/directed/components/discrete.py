@@ -18,8 +18,6 @@ from torch.distributions import Poisson
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.checks import check_count
-from partita.core.protocols import Settings
 from partita.core.support import Binary, Categorical, Count
 from partita.models.directed.components.base import Factorized, Statistics, means_of, observed
 
@@ -87,16 +85,12 @@ class BernoulliComponent(Discrete):
     def freedom(self) -> int:
         return self.logits.numel()
 
-    def settings(self) -> Settings:
-        return {"component": "bernoulli"}
-
 
 class CategoricalComponent(Discrete):
     """States 0 to S-1 with log probabilities log_softmax(``logits``), (K, D, S)."""
 
     def __init__(self, count: int, visible: int, states: int, *, device: torch.device) -> None:
         super().__init__()
-        check_count("Mixture", "states", states)
         self.count, self.support = count, Categorical(visible, states)
         self.logits = nn.Parameter(
             torch.zeros(count, visible, states, dtype=torch.float64, device=device)
@@ -144,9 +138,6 @@ class CategoricalComponent(Discrete):
 
     def freedom(self) -> int:
         return self.logits.numel() - self.logits[..., 0].numel()
-
-    def settings(self) -> Settings:
-        return {"component": "categorical", "states": self.logits.shape[-1]}
 
 
 class PoissonComponent(Discrete):
@@ -198,6 +189,3 @@ class PoissonComponent(Discrete):
 
     def freedom(self) -> int:
         return self.log_rate.numel()
-
-    def settings(self) -> Settings:
-        return {"component": "poisson"}

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.protocols import Settings
 from partita.core.support import Real
 from partita.errors import Diverged
 from partita.models.directed.components.base import (
@@ -312,15 +311,6 @@ class Factors(Component[dict[bool, Common], Latent]):
             + self.log_noise.numel()
             + int((d * self.support.width - d * (d - 1) // 2).sum())
         )
-
-    def settings(self) -> Settings:
-        prior = {"prior": "ard"} if self.ard else {}
-        return {
-            "latent": self.latent,
-            "noise": "diagonal" if self.diagonal else "isotropic",
-            **prior,
-            "floor": self.floor,
-        }
 
     def fit_warnings(self) -> list[str]:
         if not self.held.any():

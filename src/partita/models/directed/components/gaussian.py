@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.protocols import Settings
 from partita.core.support import Real
 from partita.models.directed.components.base import Component, Statistics, means_of, names_of
 from partita.models.directed.components.missing import Conditionals, conditional_draw, conditionals
@@ -163,13 +162,6 @@ class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
     def freedom(self) -> int:
         D = self.support.width
         return self.location.numel() + len(self.scale_tril) * D * (D + 1) // 2
-
-    def settings(self) -> Settings:
-        return {
-            "component": "gaussian",
-            "covariance": "tied" if self.tied else "full",
-            "floor": self.floor,
-        }
 
     def fit_warnings(self) -> list[str]:
         if not self.held.any():

@@ -16,7 +16,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from partita.core.protocols import Settings
 from partita.models.directed.components.base import Component, Statistics
 from partita.models.directed.mixed_output import joined
 from partita.tables.column_kinds import Law, places, support_of
@@ -32,7 +31,7 @@ class ProductComponent(Component[list[object], list[object]]):
 
     def __init__(self, count: int, laws: Sequence[Law], blocks: dict[Law, Component]) -> None:
         super().__init__()
-        self.count, self.support, self.laws = count, support_of(laws), tuple(laws)
+        self.count, self.support = count, support_of(laws)
         self.blocks = nn.ModuleList(blocks.values())
         self.places = [places(laws)[law] for law in blocks]
 
@@ -92,15 +91,6 @@ class ProductComponent(Component[list[object], list[object]]):
 
     def prior(self) -> Tensor | float:
         return sum(block.prior() for block, _ in self._each())
-
-    def settings(self) -> Settings:
-        gaussian = {
-            name: value
-            for block, _ in self._each()
-            for name, value in block.settings().items()
-            if name in ("covariance", "floor")
-        }
-        return {"component": "mixed", "laws": list(self.laws), **gaussian}
 
     def fit_warnings(self) -> list[str]:
         return [text for block, _ in self._each() for text in block.fit_warnings()]

@@ -9,13 +9,14 @@ r"""The Dirichlet process mixture, as draws from its posterior.
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
 
-import numpy as np
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.constraints import Positive, Size, one_of
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import summarize_partitions
 from partita.errors import RunError, Unsupported, invalid
@@ -68,24 +69,21 @@ class DPMixture(DirectedModel):
 
     def __init__(
         self,
-        visible: int,
-        kernel: str = "gaussian",
+        visible: Size,
+        kernel: Annotated[str, one_of("gaussian", "bernoulli", "multinomial")] = "gaussian",
         *,
-        alpha: float | None = None,
+        alpha: Positive | None = None,
         known_scale: Numbers | None = None,
         prior_mean: Numbers | None = None,
         prior_scale: Numbers | None = None,
-        alpha_shape: float = 1.0,
-        alpha_rate: float = 1.0,
+        alpha_shape: Positive = 1.0,
+        alpha_rate: Positive = 1.0,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_count("DPMixture", "visible", visible)
-        check_choice("DPMixture", "kernel", kernel, ("gaussian", "bernoulli", "multinomial"))
-        gamma = {"alpha": alpha, "alpha_shape": alpha_shape, "alpha_rate": alpha_rate}
+        gamma = {"alpha": alpha or 0.0, "alpha_shape": alpha_shape, "alpha_rate": alpha_rate}
         for name, value in gamma.items():
-            if value is not None:
-                priors.check_size(name, check_real("DPMixture", name, value, 0, open_low=True))
+            priors.check_size(name, value)
         self.visible, self.kernel_name, self.alpha = visible, kernel, alpha
         self.given: dict[str, Numbers | None] = {
             "known_scale": known_scale,
@@ -126,15 +124,6 @@ class DPMixture(DirectedModel):
 
     def title(self) -> str:
         return f"DPMixture({self.kernel_name}, {self.visible})"
-
-    def settings(self) -> Settings:
-        given = {
-            name: value.tolist() if isinstance(value, Tensor | np.ndarray | np.generic) else value
-            for name, value in self.given.items()
-        }
-        made = {"visible": self.visible, "kernel": self.kernel_name, "alpha": self.alpha}
-        gamma = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate}
-        return {**made, **given, **gamma}
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:

@@ -24,7 +24,7 @@ from partita.models.directed.flow.splines import (
     parameters_per_coordinate,
     spline,
 )
-from partita.nets.base import make_activation
+from partita.nets.base import ACTIVATIONS
 from partita.nets.conv import convolution
 from partita.nets.mlp import MLP
 
@@ -87,7 +87,7 @@ class ImageConditioner(nn.Module):
         for before, after in pairwise(sizes):
             layers += [
                 convolution(before, after, 3, 2, generator=generator),
-                make_activation("Flow", name),
+                ACTIVATIONS[name](),
             ]
         self.layers = start_at_identity(nn.Sequential(*layers[:-1]))
 

@@ -13,23 +13,25 @@ Letters: B rows, L longest row, T steps of a batch, E numbers in a step, M laten
 hidden units, k draws for each row.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count
-from partita.core.protocols import Capability, Data, Settings
+from partita.core.checks import check_count
+from partita.core.constraints import Size, one_of
+from partita.core.protocols import Capability, Data
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.latent import GaussianLatents, LogTerms, kl_between, normal_log_prob
 from partita.models.directed.outputs import make_output
 from partita.models.directed.vrnn.filtering import chosen_state, filtered, go_on
 from partita.models.directed.vrnn.missing import fill_steps, smoothed
-from partita.models.directed.vrnn.parts import Parts
+from partita.models.directed.vrnn.parts import CELLS, Parts
 from partita.models.directed.vrnn.paths import Path, PathPosterior, as_steps
+from partita.nets.base import Activation
 
 LIKELIHOODS = {"binary": "bernoulli", "real": "gaussian"}
 FIRST_ROWS = 512  # of the data, from which base rates start
@@ -76,33 +78,19 @@ class VRNN(GaussianLatents):
 
     def __init__(
         self,
-        length: int,
-        element: str = "binary",
+        length: Size,
+        element: Annotated[str, one_of(*LIKELIHOODS)] = "binary",
         *,
-        size: int = 1,
-        latent: int = 16,
-        hidden: int = 128,
-        features: int = 128,
-        cell: str = "gru",
+        size: Size = 1,
+        latent: Size = 16,
+        hidden: Size = 128,
+        features: Size = 128,
+        cell: Annotated[str, one_of(*CELLS)] = "gru",
         variance: str = "row",
-        activation: str = "relu",
+        activation: Activation = "relu",
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        check_choice("VRNN", "element", element, tuple(LIKELIHOODS))
-        self._made: Settings = {
-            "length": length,
-            "element": element,
-            "size": size,
-            "latent": latent,
-            "hidden": hidden,
-            "features": features,
-            "cell": cell,
-            "variance": variance,
-            "activation": activation,
-        }
-        for name in ("length", "size", "latent", "hidden", "features"):
-            check_count("VRNN", name, self._made[name])
         self.watch_latents(latent, generator.device)
         self.output = make_output(
             "VRNN", LIKELIHOODS[element], size, None, variance, generator.device
@@ -338,14 +326,11 @@ class VRNN(GaussianLatents):
         self.output.initialize(some.mean(0), some.var(0, correction=0), len(some))
 
     def title(self) -> str:
-        made = self._made
+        made = self.arguments
         return (
             f"VRNN({made['cell']}, {made['hidden']} hidden, {made['latent']} latent, "
             f"{self.support.L} steps of {self.output.support})"
         )
-
-    def settings(self) -> Settings:
-        return dict(self._made)
 
     def _terms_at(self, x: Tensor, z: Tensor, lengths: Tensor | None) -> Terms:
         """The terms at given latent values ``(B, l M)``, of which those beyond the longest row are

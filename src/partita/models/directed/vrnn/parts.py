@@ -10,7 +10,6 @@ Letters: n sequences, E numbers in a step, M latent dimensions, H hidden units, 
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_choice
 from partita.models.directed.outputs import Output
 from partita.nets.mlp import MLP
 
@@ -24,7 +23,6 @@ class Recurrence(nn.Module):
 
     def __init__(self, inputs: int, hidden: int, kind: str, *, generator: torch.Generator) -> None:
         super().__init__()
-        check_choice("VRNN", "cell", kind, tuple(CELLS))
         self.hidden, self.memory = hidden, hidden * (2 if kind == "lstm" else 1)
         self.cell = CELLS[kind](inputs, hidden, device=generator.device)
         with torch.no_grad():
