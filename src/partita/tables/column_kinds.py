@@ -61,10 +61,11 @@ def support_of(laws: Sequence[Law]) -> Product:
     >>> support_of(("real", "real", 3))
     Product(parts=(Real(D=2), Categorical(D=1, K=3)))
     """
-    return Product(tuple(_one_kind(law, len(list(run))) for law, run in groupby(laws)))
+    return Product(tuple(support_of_one(law, len(list(run))) for law, run in groupby(laws)))
 
 
-def _one_kind(law: Law, width: int) -> Support:
+def support_of_one(law: Law, width: int) -> Support:
+    """The support of columns that all have one law."""
     return Categorical(width, law) if isinstance(law, int) else NAMED[law](width)
 
 

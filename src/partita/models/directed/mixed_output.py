@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Poisson
 
 from partita.core import support as supports
+from partita.models.directed.autoregressive.emissions import LEAST_MEAN, MOST_LOG_RATE
 from partita.models.directed.outputs import (
     BernoulliOutput,
     CategoricalOutput,
@@ -26,9 +27,6 @@ from partita.models.directed.outputs import (
     Output,
 )
 from partita.tables.column_kinds import Law, places, support_of
-
-MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
-LEAST_MEAN = 1e-3
 
 
 class PoissonOutput(Output):

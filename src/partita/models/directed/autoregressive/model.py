@@ -22,7 +22,7 @@ from partita.core.constraints import Flag, Several, Size, one_of
 from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Sequence
 from partita.errors import invalid
-from partita.models.directed.autoregressive import emissions
+from partita.models.directed.autoregressive.emissions import Sharpness
 from partita.models.directed.autoregressive.steps import Bits, Step, Token, Values
 from partita.nets.base import Options
 from partita.nets.sequence import SequenceNet
@@ -154,7 +154,8 @@ class Autoregressive(DirectedModel):
             temperature: Draw from p^(1/T), renormalized at every step.
             top_p: Keep only the likeliest states that hold this share of the mass.
         """
-        emissions.check_sharpness("extend", temperature, top_p, self.support.discrete)
+        sharpness = Sharpness(temperature, top_p)
+        sharpness.check("extend", self.support.discrete)
         x = self._prefix(prefix)
         known = 0 if x is None else x.shape[1]
         self._check_places(known + check_count("extend", "steps", steps))
@@ -165,7 +166,7 @@ class Autoregressive(DirectedModel):
             if x is not None and t < known:
                 rows.append(x[:, t])
             else:
-                rows.append(self.one.draw(context, temperature, top_p, generator=generator))
+                rows.append(self.one.draw(context, sharpness, generator=generator))
             u = self.one.embed(rows[-1])
         return torch.stack(rows, 1).flatten(1)
 
