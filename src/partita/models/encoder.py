@@ -9,7 +9,7 @@ Letters: D columns, E dimensions of the embedding, C channels.
 from math import prod
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_module, check_width
@@ -53,7 +53,7 @@ class Encoder(Networked):
         widths: Sizes = (256, 128),
         channels: Sizes = (32, 64),
         net: nn.Module | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.support, self.embedding = Real(visible), embedding
@@ -83,7 +83,7 @@ class Encoder(Networked):
         return functional.normalize(self.net((x - self.shift) * self.scale), dim=-1)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """One shift and one scale for all columns, so that images stay images."""
         mean = data.mean()
         spread = (data.variance() + (mean - mean.mean()).square()).mean().sqrt()

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Self
 
-import torch
+from torch import Generator
 
 from partita.core.protocols import Model, Settings
 from partita.nets import build, describe
@@ -18,7 +18,7 @@ class Networked(Model):
         return {**super().settings(), **made}
 
     @classmethod
-    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
+    def from_settings(cls, settings: Settings, *, generator: Generator) -> Self:
         made = {
             name: build(settings[name], cls.__name__, generator=generator) for name in cls.networks
         }

@@ -12,7 +12,7 @@ Letters: B batch, L length, D width, H heads, d = D / H.
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from partita.core.checks import check_count
@@ -44,7 +44,7 @@ class Attention(MatrixMixer[AttentionState]):
     torch.Size([1, 5, 8])
     """
 
-    def __init__(self, width: Size, heads: Size = 4, *, generator: torch.Generator) -> None:
+    def __init__(self, width: Size, heads: Size = 4, *, generator: Generator) -> None:
         super().__init__()
         self.width, self.heads = width, heads
         if width % (2 * heads):

@@ -6,8 +6,7 @@ from abc import ABC
 from collections.abc import Callable
 from typing import Annotated, TypeAlias
 
-import torch
-from torch import nn
+from torch import Generator, nn
 
 from partita.core.protocols import Built, Settings
 from partita.errors import invalid
@@ -53,15 +52,13 @@ class _Unset(nn.Linear):
         """No weights from anywhere else; torch's ``skip_init`` takes eight times as long."""
 
 
-def init_uniform(layer: nn.Module, bound: float, generator: torch.Generator) -> None:
+def init_uniform(layer: nn.Module, bound: float, generator: Generator) -> None:
     """Draw all parameters of a layer between -bound and bound."""
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
 
-def linear(
-    inputs: int, outputs: int, *, gain: float = 1.0, generator: torch.Generator
-) -> nn.Linear:
+def linear(inputs: int, outputs: int, *, gain: float = 1.0, generator: Generator) -> nn.Linear:
     """A linear layer whose first weights come from ``generator``: uniform with variance gain^2 / (3
     inputs), torch's own at gain 1.
     """

@@ -10,7 +10,7 @@ Letters: B batch, L length, D width, K kernel, g gap.
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.constraints import Size
 from partita.nets.base import init_uniform, linear
@@ -29,7 +29,7 @@ class CausalConv(Mixer[Tensor]):
     """
 
     def __init__(
-        self, width: Size, kernel: Size = 4, gap: Size = 1, *, generator: torch.Generator
+        self, width: Size, kernel: Size = 4, gap: Size = 1, *, generator: Generator
     ) -> None:
         super().__init__()
         self.width = width

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Annotated
 
-import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.checks import check_count, check_width
 from partita.core.constraints import Flag, Size, Sizes, one_of
@@ -37,7 +36,7 @@ class _Convolutional(Net):
         if kernel % 2 == 0:
             raise invalid(owner, "kernel", "be odd, so that sizes stay", kernel)
 
-    def _block(self, before: int, after: int, generator: torch.Generator) -> list[nn.Module]:
+    def _block(self, before: int, after: int, generator: Generator) -> list[nn.Module]:
         made = self.arguments
         make = separable_convolution if made["separable"] else convolution
         layer = make(before, after, made["kernel"], len(made["shape"]), generator=generator)
@@ -59,6 +58,7 @@ class ConvNet(_Convolutional):
         activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
         generator: Source of the first weights.
 
+    >>> import torch
     >>> net = ConvNet((8, 8), 3, channels=(4,), generator=torch.Generator().manual_seed(0))
     >>> net(torch.zeros(5, 64)).shape
     torch.Size([5, 3])
@@ -75,7 +75,7 @@ class ConvNet(_Convolutional):
         pool: Annotated[str, one_of(*POOLS, "none")] = "average",
         separable: Flag = False,
         activation: Activation = "silu",
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self._check(shape, channels, kernel)
@@ -112,6 +112,7 @@ class ConvDecoder(_Convolutional):
         channels: Of each block, from the smallest map to the largest.
         kernel, separable, activation, generator: As in :class:`ConvNet`.
 
+    >>> import torch
     >>> ConvDecoder(3, (7, 5), channels=(4,), generator=torch.Generator().manual_seed(0))(
     ...     torch.zeros(2, 3)
     ... ).shape
@@ -128,7 +129,7 @@ class ConvDecoder(_Convolutional):
         kernel: Size = 3,
         separable: Flag = False,
         activation: Activation = "silu",
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self._check(shape, channels, kernel)
@@ -161,7 +162,7 @@ def convolution(
     places: int,
     *,
     groups: int = 1,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> nn.Module:
     """A convolution over one or two axes that keeps their sizes, with first weights from
     ``generator``.
@@ -176,7 +177,7 @@ def convolution(
 
 
 def separable_convolution(
-    before: int, after: int, kernel: int, places: int, *, generator: torch.Generator
+    before: int, after: int, kernel: int, places: int, *, generator: Generator
 ) -> nn.Sequential:
     """One filter per channel, then a mix of the channels at every place, (21.3)."""
     depthwise = convolution(before, before, kernel, places, groups=before, generator=generator)

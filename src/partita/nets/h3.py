@@ -12,7 +12,7 @@ Letters: q, k, v projections of u; S Toeplitz from the filter of a model, D diag
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.constraints import Several, Size
 from partita.nets.base import linear
@@ -43,7 +43,7 @@ class H3(MatrixMixer[H3State]):
         state: Several = 16,
         *,
         longest: float = 1000.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.width = width

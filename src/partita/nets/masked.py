@@ -14,7 +14,7 @@ m_k; c context.
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.checks import check_count
 from partita.core.constraints import Size, Sizes, Whole
@@ -28,7 +28,7 @@ class MaskedLinear(nn.Module):
 
     mask: Tensor
 
-    def __init__(self, mask: Tensor, *, generator: torch.Generator) -> None:
+    def __init__(self, mask: Tensor, *, generator: Generator) -> None:
         super().__init__()
         self.layer = linear(mask.shape[1], mask.shape[0], generator=generator)
         self.register_buffer("mask", mask.to(self.layer.weight), persistent=False)
@@ -74,7 +74,7 @@ class MaskedMLP(Net):
         widths: Sizes = (512,),
         context: Whole = 0,
         activation: Activation = "relu",
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         check_count("MaskedMLP", "layers", len(widths))
@@ -114,7 +114,7 @@ class MaskedColumns(Net):
         *,
         widths: Sizes = (512,),
         activation: Activation = "relu",
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         for name, values in (("inputs", inputs), ("outputs", outputs), ("widths", widths)):
@@ -139,7 +139,7 @@ def _masked_layers(
     inputs: Sequence[int],
     outputs: Sequence[int],
     widths: Sequence[int],
-    generator: torch.Generator,
+    generator: Generator,
 ) -> tuple[nn.ModuleList, MaskedLinear, MaskedLinear]:
     """Hidden layers, the last layer and the direct one, of columns with so many inputs and outputs
     each.

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import LARGEST, check_real
@@ -57,7 +57,7 @@ class MLP(Net):
         widths: Sizes = (64, 64),
         activation: Activation = "silu",
         gain: Annotated[float, partial(check_real, low=0, high=LARGEST, open_low=True)] = 1.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.inputs, self.outputs, self.activation = inputs, outputs, activation

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Annotated, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.constraints import Depth, Size, Whole, between, one_of
 from partita.core.protocols import Settings
@@ -46,7 +46,7 @@ class Block(nn.Module):
     """One mixer and one perceptron, each after a norm and added to its input."""
 
     def __init__(
-        self, mixer: Mixer, expand: int, depth: int, dropout: Dropout, *, generator: torch.Generator
+        self, mixer: Mixer, expand: int, depth: int, dropout: Dropout, *, generator: Generator
     ) -> None:
         super().__init__()
         width = mixer.width
@@ -99,7 +99,7 @@ class SequenceNet(Net):
         options: Options = None,
         expand: Whole = 4,
         dropout: Annotated[float, between(0, MOST)] = 0.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.width, self.mixer = width, mixer

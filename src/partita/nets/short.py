@@ -11,7 +11,7 @@ present.
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.autograd.function import FunctionCtx
 
 
@@ -60,7 +60,7 @@ def depthwise_causal(z: Tensor, short: Tensor) -> Tensor:
     return _Shifted.apply(z, short, False)  # type: ignore[return-value]
 
 
-def short_filters(channels: int, kernel: int, generator: torch.Generator) -> Tensor:
+def short_filters(channels: int, kernel: int, generator: Generator) -> Tensor:
     """First values of short filters: near the present alone, so that a projection starts as a
     linear one.
     """

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from typing import Annotated, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import LARGEST, check_real
@@ -115,7 +115,7 @@ class SSM(MatrixMixer[SSMState]):
     def matrix(self, gates: tuple[Tensor, ...], length: int) -> Tensor:
         return Toeplitz(gates[0]).dense()[None]
 
-    def _mixing(self, mix: bool, generator: torch.Generator) -> None:
+    def _mixing(self, mix: bool, generator: Generator) -> None:
         self.into = linear(self.width, self.width, generator=generator) if mix else nn.Identity()
         self.out = nn.Identity()
         if mix:
@@ -148,7 +148,7 @@ class DenseSSM(SSM):
         shortest: float = 10.0,
         longest: float = 1000.0,
         mix: Flag = False,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.width, self.rule = width, rule
@@ -202,7 +202,7 @@ class DiagonalSSM(SSM):
         shortest: float = 10.0,
         longest: float = 1000.0,
         mix: Flag = False,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.width, self.rule = width, rule

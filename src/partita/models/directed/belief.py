@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Distribution, constraints
 from torch.func import functional_call
 
@@ -96,7 +96,7 @@ class SigmoidBelief(Decoded):
         activation: Activation = "tanh",
         likelihood: str = "bernoulli",
         states: int | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         check_count("SigmoidBelief", "the number of hidden layers", len(hidden))
@@ -166,13 +166,13 @@ class SigmoidBelief(Decoded):
             self._fit(x, draws), self._log_prior(draws), log_prob(self.proposal(x), draws)
         )
 
-    def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def log_weights(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         q = self.proposal(x)
         draws = ancestral(q, generator, (k,)).draws
         return self.log_joint_of(x, draws) - log_prob(q, draws)
 
     def estimate(
-        self, x: Tensor, estimator: Estimator, state: State, *, generator: torch.Generator
+        self, x: Tensor, estimator: Estimator, state: State, *, generator: Generator
     ) -> Estimate:
         """The evidence bound of each row, E_q[log p(x, z) - log q(z | x)], with the gradients of an
         estimator.
@@ -196,22 +196,22 @@ class SigmoidBelief(Decoded):
         rows = [self.log_joint(x, z.view(-1, *[1] * (x.dim() - 1), self.latent)) for z in states]
         return torch.logsumexp(torch.cat(rows), 0)
 
-    def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+    def forward(self, x: Tensor, k: int = 1, *, generator: Generator | None = None) -> Tensor:
         """log weights of k draws; without a generator the exact log p(x)."""
         if generator is None:
             return self.log_prob(x)
         return self.log_weights(x, k, generator=generator)
 
     @torch.no_grad()
-    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_joint(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         z = self._downwards((check_count("draw", "n", n),), generator)
         return rng.draw(self.output.distribution(self.decode(z)), generator), z
 
     @torch.no_grad()
-    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_prior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         return self._downwards((k, len(x)), generator)
 
-    def _downwards(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    def _downwards(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Exact draws of all layers, from the uppermost down."""
         layers = [Bits(self.prior).draw(generator, shape)]
         for net in reversed(list(self.decoders)[1:]):
@@ -219,11 +219,11 @@ class SigmoidBelief(Decoded):
         return torch.cat(layers, -1)
 
     @torch.no_grad()
-    def kl_per_dimension(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def kl_per_dimension(self, x: Tensor, *, generator: Generator | None = None) -> Tensor:
         """log q - log p of each unit given its neighbors at one draw (of a fixed seed by default),
         ``(*, D) -> (*, M)``.
         """
-        generator = torch.Generator(x.device).manual_seed(0) if generator is None else generator
+        generator = Generator(x.device).manual_seed(0) if generator is None else generator
         drawn = ancestral(self.proposal(x), generator)
         nets = zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)
         above = [*(Bits(net(_signs(z))) for net, z in nets), Bits(self.prior)]

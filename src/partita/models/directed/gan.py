@@ -10,7 +10,7 @@ Letters: B batch, D visible, L latent.
 from copy import deepcopy
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_module
@@ -51,7 +51,7 @@ class GAN(Networked, DirectedModel):
         widths: Sizes = (128, 128),
         activation: Activation = "relu",
         net: nn.Module | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.visible, self.latent, self.support = visible, latent, Real(visible)
@@ -69,12 +69,12 @@ class GAN(Networked, DirectedModel):
         """G(z), ``(*, L) -> (*, D)``."""
         return self.net(z)
 
-    def noise(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def noise(self, n: int, *, generator: Generator) -> Tensor:
         """z, ``(n, L)``."""
         return rng.normal((n, self.latent), self.like, generator)
 
     @torch.no_grad()
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         return self.net(self.noise(n, generator=generator))
 
     def title(self) -> str:

@@ -22,7 +22,7 @@ from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.distributions import Distribution, Independent, Normal
 
 from partita.core import rng
@@ -74,7 +74,7 @@ class LatentModel(DirectedModel):
         """
 
     @abstractmethod
-    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_joint(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """``n`` exact draws of x and the z behind them, ``(n, D), (n, M)``."""
 
     @abstractmethod
@@ -84,7 +84,7 @@ class LatentModel(DirectedModel):
         """
 
     @abstractmethod
-    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_prior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """``k`` draws for each row from the density ``log_terms(x, z).prior``, ``(k, B, M)``."""
 
     def live(self, x: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class LatentModel(DirectedModel):
         """log p(x, z) - log q(z | x) at latent values that are given, ``(*, D), (*, M) -> (*)``."""
         return self.log_joint(x, z) - self.posterior(x).log_prob(z)
 
-    def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def log_weights(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """log p(x, z) - log q(z | x) for ``k`` draws of z from q(z | x), ``(*, D) -> (k, *)``."""
         q = self.posterior(x)
         z = draw_latent(q, k, generator)
@@ -134,15 +134,15 @@ class LatentModel(DirectedModel):
             f"them; {self.against_collapse}."
         ]
 
-    def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator) -> Tensor:
+    def forward(self, x: Tensor, k: int = 1, *, generator: Generator) -> Tensor:
         return self.log_weights(x, k, generator=generator)
 
     @torch.no_grad()
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         return self.draw_joint(n, generator=generator)[0]
 
 
-def draw_latent(q: Distribution, k: int, generator: torch.Generator) -> Tensor:
+def draw_latent(q: Distribution, k: int, generator: Generator) -> Tensor:
     """``k`` draws, ``(k, *, M)``, as functions of noise where q allows it, so that gradients flow
     to its parameters.
     """
@@ -203,7 +203,7 @@ class GaussianLatents(LatentModel):
 
     @abstractmethod
     def elbo_terms(
-        self, x: Tensor, lengths: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, lengths: Tensor | None = None, *, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and what each dimension carries, ``(B, M)``."""
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_width
@@ -78,7 +78,7 @@ class Mixing(DirectedModel):
         """p(component | x), ``(B, D) -> (B, K)``."""
         return torch.softmax(self.log_joint(x), 0).mT
 
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         """``n`` exact draws, ``(n, D)``."""
         index = rng.categorical(self.logits.detach(), generator, n)
         return self.component.draw(index, generator=generator).detach()
@@ -108,7 +108,7 @@ class Mixing(DirectedModel):
         self.component.maximize(statistics)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Clusters of a k-means++ start, each mixed with a tenth of everything so that none begins
         singular.
         """
@@ -129,7 +129,7 @@ class Mixing(DirectedModel):
             self.m_step(self._given(x, r if weight is None else r * weight.to(self.logits)))
 
     @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+    def fill(self, x: Tensor, how: str = "mean", *, generator: Generator) -> Tensor:
         """Rows with NaN replaced, ``(B, D)``.
 
         Arguments:
@@ -174,7 +174,7 @@ class Mixing(DirectedModel):
             total = added(total, {**self.component.statistics(part, kept), "mass": part.sum(1)})
         return total
 
-    def _filled(self, x: Tensor, how: str, generator: torch.Generator) -> Tensor:
+    def _filled(self, x: Tensor, how: str, generator: Generator) -> Tensor:
         r, _ = normalized(self.log_joint(x))
         if how == "draw":
             edges = r.cumsum(0)
@@ -217,7 +217,7 @@ def added(total: Statistics, more: Statistics) -> Statistics:
     return {name: total[name] + value for name, value in more.items()} if total else more
 
 
-def _some_rows(data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+def _some_rows(data: Data, generator: Generator) -> tuple[Tensor, Tensor | None]:
     """All rows, or a random ``START_ROWS`` of them, with their weights."""
     n = len(data)
     index = torch.arange(n)
@@ -228,7 +228,7 @@ def _some_rows(data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor |
 
 
 def _hard_start(
-    component: Component, data: Data, generator: torch.Generator
+    component: Component, data: Data, generator: Generator
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Rows, their weights, and responsibilities ``(K, B)`` of a clustering of them."""
     x, weight = _some_rows(data, generator)

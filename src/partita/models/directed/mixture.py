@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import torch
+from torch import Generator
 
 from partita.core.constraints import Positive, Size, one_of
 from partita.core.protocols import Settings
@@ -64,7 +65,7 @@ class Mixture(Mixing):
         states: Size | None = None,
         laws: Laws | None = None,
         floor: Positive = 1e-6,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         if (component == "categorical") != (states is not None):

@@ -10,7 +10,7 @@ import math
 from typing import Annotated, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.core import capability
@@ -54,7 +54,7 @@ class PPCA(Mixing):
         noise: Noise = "isotropic",
         prior: Prior = None,
         floor: Positive = 1e-6,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.hold(_factors(self, 1, generator), generator.device)
@@ -97,7 +97,7 @@ class PPCA(Mixing):
         }
 
     @torch.no_grad()
-    def solve(self, data: Data, *, generator: torch.Generator) -> None:
+    def solve(self, data: Data, *, generator: Generator) -> None:
         r"""The maximum-likelihood solution in closed form (Tipping and Bishop 1999), for complete
         rows and isotropic noise.
 
@@ -140,7 +140,7 @@ class MixturePPCA(Mixing):
         noise: Noise = "isotropic",
         prior: Prior = None,
         floor: Positive = 1e-6,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.hold(_factors(self, components, generator), generator.device)
@@ -162,9 +162,7 @@ def _log_conditional(
     return log_det - log_det_free - 0.5 * (misfit + known.sum(-1) * math.log(2 * math.pi))
 
 
-def principal_axes(
-    data: Data, mean: Tensor, d: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def principal_axes(data: Data, mean: Tensor, d: int, generator: Generator) -> tuple[Tensor, Tensor]:
     r"""Eigenvalues, falling, and the first d eigenvectors of the covariance of complete rows,
     ``(D,), (D, d)``; read in chunks.
 
@@ -205,7 +203,7 @@ def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return values.flip(0).clamp_min(0), vectors.flip(1)
 
 
-def _factors(model: Mixing, count: int, generator: torch.Generator) -> Factors:
+def _factors(model: Mixing, count: int, generator: Generator) -> Factors:
     """The components of a model by the arguments that it was given."""
     made = model.arguments
     visible, latent = made["visible"], made["latent"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Distribution
 
 from partita.core import rng
@@ -87,7 +87,7 @@ class VAE(Networked, Decoded, GaussianLatents):
         channels: Sizes = (16, 32),
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.watch_latents(latent, generator.device)
@@ -137,10 +137,10 @@ class VAE(Networked, Decoded, GaussianLatents):
         )
 
     @torch.no_grad()
-    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_prior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         return rng.normal((k, len(x), self.latent), self.like, generator)
 
-    def elbo_terms(self, x: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def elbo_terms(self, x: Tensor, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and KL(q(z | x) || p(z)) of each dimension,
         exact, ``(B, M)``.
         """
@@ -150,13 +150,13 @@ class VAE(Networked, Decoded, GaussianLatents):
         self.watch(kl.mean(0))
         return self.log_likelihood(x, z), kl
 
-    def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def log_weights(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         mean, log_scale = self.encode(x)
         z = _draw(mean, log_scale, (k, *mean.shape), generator)
         self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
         return self.log_joint(x, z) - normal_log_prob(z, mean, log_scale)
 
-    def doubly_weighted(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def doubly_weighted(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """Log weights ``(k, B)`` that the encoder moves through the draws alone, each by its share
         of the weight once more (eq. 41.8).
         """
@@ -175,7 +175,7 @@ class VAE(Networked, Decoded, GaussianLatents):
         return kl_from_standard(*self.encode(x))
 
     @torch.no_grad()
-    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_joint(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         z = rng.normal((check_count("draw", "n", n), self.latent), self.like, generator)
         return rng.draw(self.output.distribution(self.decoder(z)), generator), z
 
@@ -191,14 +191,12 @@ def _check_laws(laws: Sequence[Law] | None, visible: int) -> Sequence[Law]:
     return laws
 
 
-def _draw(
-    mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: torch.Generator
-) -> Tensor:
+def _draw(mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: Generator) -> Tensor:
     return mean + log_scale.exp() * rng.normal(shape, mean, generator)
 
 
 def _perceptrons(
-    output: Output, latent: int, widths: Sequence[int], activation: str, generator: torch.Generator
+    output: Output, latent: int, widths: Sequence[int], activation: str, generator: Generator
 ) -> tuple[MLP, MLP]:
     more = {"activation": activation, "generator": generator}
     encoder = MLP(output.inputs, 2 * latent, widths=widths, **more)
@@ -210,7 +208,7 @@ def _convolutions(
     latent: int,
     image: Sequence[int],
     channels: Sequence[int],
-    generator: torch.Generator,
+    generator: Generator,
 ) -> tuple[ConvNet, ConvDecoder]:
     depth = output.inputs // output.support.width
     encoder = ConvNet(image, 2 * latent, depth=depth, channels=channels, generator=generator)

@@ -16,7 +16,7 @@ Letters: N data, C chains, D visible, H hidden, E edges, S = 2^H hidden states.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.constraints import NonNegative, Size, Whole
@@ -57,7 +57,7 @@ class Boltzmann(TwoValuedPairs):
         *,
         edges: Edges = None,
         scale: NonNegative = 0.1,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         if hidden > MOST_HIDDEN:
@@ -136,7 +136,7 @@ class Boltzmann(TwoValuedPairs):
         )
         return own - torch.logsumexp(exponents if beta is None else beta[..., None] * exponents, -1)
 
-    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         """Tables for a sweep; hidden units are drawn from p(h | x) first, and move every chain's
         biases.
         """
@@ -157,7 +157,7 @@ class Boltzmann(TwoValuedPairs):
     def start_at(self, logits: Tensor) -> None:
         self.b.copy_(logits[:, 1] - logits[:, 0])
 
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         return [] if self.hidden else super().data_warnings(data, generator=generator)
 
     def _sizes(self) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.core import rng
@@ -37,7 +37,7 @@ class Components(Protocol):
 
     def free_energy(self, x: Tensor) -> Tensor: ...
 
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
+    def draw(self, n: int, *, generator: Generator) -> Tensor: ...
 
     # the model with p_z as the reference of each chain
     def begun(self, model: Any, z: Tensor) -> EnergyModel: ...
@@ -72,7 +72,7 @@ class ProductMixture:
     def free_energy(self, x: Tensor) -> Tensor:
         return -torch.logsumexp(self.log_parts(x), -1)
 
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         z = rng.categories(self.log_weights.expand(n, -1), generator)
         return self.values[rng.categories(self.logits[z], generator)]
 
@@ -109,7 +109,7 @@ class NormalMixture:
     def free_energy(self, x: Tensor) -> Tensor:
         return -torch.logsumexp(self.log_parts(x), -1)
 
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         z = rng.categories(self.log_weights.expand(n, -1), generator)
         u = rng.normal((n, self.mean.shape[1], 1), self.mean, generator)
         return (
@@ -157,7 +157,7 @@ class Guided(EnergyModel):
         )
 
     def given_component(
-        self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, beta: Tensor | None = None, *, generator: Generator
     ) -> EnergyModel:
         if beta is None:
             return self.base
@@ -176,7 +176,7 @@ class Guided(EnergyModel):
     def remembering(self, rows: Tensor | None, owner: str) -> EnergyModel:
         return self if rows is None else Guided(self.base.remembering(rows, owner), self.mixture)
 
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         self.base.initialize(data, generator=generator)
 
     def settings(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ Letters: N data, C chains, D visible, E edges.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.constraints import Moderate, Size
 from partita.core.support import Spin
@@ -45,7 +45,7 @@ class Ising(TwoValuedPairs):
         edges: Edges = None,
         couplings: Moderate = 0.0,
         fields: Moderate = 0.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.support = Spin(visible)

@@ -15,7 +15,7 @@ Letters: N data, C chains, T temperatures, D visible, H hidden, K features.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
 
@@ -66,7 +66,7 @@ class LatentEnergy(Networked, EnergyModel):
         features: Size,
         *,
         covariance: Covariance = "full",
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.support, self.covariance = Real(visible), covariance
@@ -198,14 +198,14 @@ class LatentEnergy(Networked, EnergyModel):
         )
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         self.set_anchors(data, generator=generator)
         mean, whitening = fitted_normal("LatentEnergy", data, self.covariance, generator)
         self.reference_mean.copy_(mean)
         self.reference_whitening.copy_(whitening)
         self.b.copy_(2 * mean)
 
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         deviation, mean = data.variance().sqrt(), data.mean().abs()
         odd = (
             ((deviation > WIDEST) | (deviation < NARROWEST) | (mean > WIDEST))

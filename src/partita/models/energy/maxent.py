@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.checks import check_width
 from partita.core.protocols import Data, EnergyModel, Field, Reference
@@ -55,7 +55,7 @@ class MaxEnt(EnergyModel):
         support: Support,
         *,
         hidden: Support | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         for name, value in (("support", support), ("hidden", hidden)):
@@ -162,7 +162,7 @@ class MaxEnt(EnergyModel):
         return FactorisedReference(values, self.reference_logits, self._hidden_nats())
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         self.set_anchors(data, generator=generator)
         table = frequencies(data, self.support.values(), generator)
         self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))
@@ -170,7 +170,7 @@ class MaxEnt(EnergyModel):
             self.theta.copy_(self.features.start(torch.softmax(self.reference_logits, -1)[:, 1]))
 
     @torch.no_grad()
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         if self.hidden is not None:
             return []
         few = self.support.bits <= HULL_BITS
@@ -195,9 +195,7 @@ class MaxEnt(EnergyModel):
             ]
         return []
 
-    def _feature_summary(
-        self, data: Data, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _feature_summary(self, data: Data, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Least, greatest and weighted mean value of every feature over the data, some rows at a
         time.
         """
@@ -223,7 +221,7 @@ class MaxEnt(EnergyModel):
         )
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "MaxEnt":
+    def from_settings(cls, settings: dict[str, Any], *, generator: Generator) -> "MaxEnt":
         if settings.get("features") is None:
             raise RunError(
                 "load: features must be named ones, such as 'pairwise'; got functions, which are "
@@ -290,7 +288,7 @@ class MaxEnt(EnergyModel):
             )
         return phi.shape[-1]
 
-    def _random_states(self, generator: torch.Generator) -> Tensor:
+    def _random_states(self, generator: Generator) -> Tensor:
         values = self.support.values().to(self.theta)
         index = torch.randint(len(values), (256, self.support.width), generator=generator)
         return values[index.to(values.device)]

@@ -12,7 +12,7 @@ Letters: N data, C chains, T temperatures, D visible, K states of one coordinate
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.core.checks import check_categories, check_width
@@ -168,7 +168,7 @@ class NeuralEnergy(Networked, EnergyModel):
         )
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         self.set_anchors(data, generator=generator)
         if not self.real:
             table = frequencies(data, self.support.values(), generator)
@@ -183,7 +183,7 @@ class NeuralEnergy(Networked, EnergyModel):
         return {**super().settings(), "support": support}
 
     @classmethod
-    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
+    def from_settings(cls, settings: Settings, *, generator: Generator) -> Self:
         sizes = dict(settings["support"])
         support = SUPPORTS[sizes.pop("name")](**sizes)
         net = build(settings["net"], "NeuralEnergy", generator=generator)

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core.checks import check_width
 from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference, Settings
@@ -61,7 +61,7 @@ class PairwiseModel(EnergyModel):
         """
 
     @abstractmethod
-    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         """Tables for a sweep of chains at ``x``; hidden units, if there are any, are drawn
         given x.
         """
@@ -98,14 +98,14 @@ class PairwiseModel(EnergyModel):
         )
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         self.set_anchors(data, generator=generator)
         table = frequencies(data, self.support.values(), generator)
         self.reference_logits.copy_(smoothed_logits(table, len(data)))
         self.start_at(self.reference_logits)
 
     @torch.no_grad()
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         counts = pair_counts(data, self.graph, self.support.values(), generator)
         empty = (counts == 0).flatten(1).any(1).nonzero().flatten()
         if not len(empty):
@@ -147,7 +147,7 @@ class PairwiseModel(EnergyModel):
         )
 
 
-def pair_counts(data: Data, graph: Graph, values: Tensor, generator: torch.Generator) -> Tensor:
+def pair_counts(data: Data, graph: Graph, values: Tensor, generator: Generator) -> Tensor:
     """How many rows of positive weight show each pair of values on each edge, ``(E, K, K)``."""
     k, edges = len(values), len(graph.edges)
     total = torch.zeros(edges * k * k, dtype=torch.long)

@@ -15,7 +15,7 @@ Letters: N data, B batch, D visible, K states, E edges.
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_categories
@@ -49,7 +49,7 @@ class Potts(PairwiseModel):
         states: Several,
         *,
         edges: Edges = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.support = Categorical(visible, states)
@@ -107,7 +107,7 @@ class Potts(PairwiseModel):
             )
         return -logits[..., values.long()].movedim(-1, 0)
 
-    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         return Sites(
             self.graph,
             self.support.values().to(x),

@@ -15,7 +15,7 @@ import math
 from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.distributions import Bernoulli, Distribution
 from torch.nn import functional
@@ -149,7 +149,7 @@ class RBM(EnergyModel):
         visible_units: Annotated[str, one_of(*UNITS)] = "bernoulli",
         states: Several | None = None,
         scale: NonNegative = 0.01,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.units = units_named(visible_units, states)
@@ -273,7 +273,7 @@ class RBM(EnergyModel):
         return self.units.mode(self._visible_natural(h, None))
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         self.set_anchors(data, generator=generator)
         mean, n = data.mean(), len(data)
         if self.units.name == "categorical":
@@ -294,7 +294,7 @@ class RBM(EnergyModel):
             self.log_sigma.copy_(0.5 * variance.log())
         self.reference_natural.copy_(torch.stack(list(self.units.from_moments(mean, variance))))
 
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         if self.log_sigma is None:
             return []
         far = (data.mean().abs() > FAR * data.variance().sqrt()).nonzero().flatten().tolist()

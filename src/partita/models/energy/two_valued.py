@@ -14,7 +14,7 @@ Letters: D visible, E edges, G largest number of neighbors.
 from abc import abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.models.energy.pairwise import PairwiseModel, Sites
@@ -74,7 +74,7 @@ class TwoValuedPairs(PairwiseModel):
             )
         )
 
-    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         values = self.support.values().to(x)
         step = values[1] - values[0]
         start = self.reference_logits[..., 1] - self.reference_logits[..., 0]

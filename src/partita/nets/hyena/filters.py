@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Annotated, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from partita.core.checks import check_count
@@ -69,7 +69,7 @@ class ImplicitFilter(Net):
         frequency: Moderate = 4.0,
         shortest: float = 4.0,
         longest: float = 512.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.width, self.order, self.encoding = width, order, encoding

@@ -11,7 +11,7 @@ D_x diagonal, S_h Toeplitz.
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.checks import check_count
 from partita.core.constraints import Depth, Size
@@ -58,7 +58,7 @@ class Hyena(MatrixMixer[HyenaState]):
         kernel: Size = 3,
         max_length: Size | None = None,
         filter: Options = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.width, self.order, self.kernel, self.max_length = width, order, kernel, max_length

@@ -10,7 +10,7 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core.constraints import Several, Size, Sizes, one_of
 from partita.core.protocols import Capability, Data, DirectedModel
@@ -47,7 +47,7 @@ class MaskedAutoregressive(DirectedModel):
         states: Several = 2,
         components: Size = 8,
         widths: Sizes = (512,),
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.element, self.states = element, states
@@ -66,7 +66,7 @@ class MaskedAutoregressive(DirectedModel):
 
     @torch.no_grad()
     def draw(
-        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
+        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: Generator
     ) -> Tensor:
         sharpness = Sharpness(temperature, top_p)
         sharpness.check("draw", self.support.discrete)
@@ -77,7 +77,7 @@ class MaskedAutoregressive(DirectedModel):
         return x
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Biases of binary columns at their base rates; means of mixtures spread over what columns
         hold, and hardly moved yet.
         """

@@ -11,7 +11,7 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core.constraints import Size, Sizes
 from partita.core.protocols import Capability, Data, DirectedModel
@@ -45,7 +45,7 @@ class MixedAutoregressive(DirectedModel):
         *,
         components: Size = 8,
         widths: Sizes = (512,),
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.laws, self.support = laws, support_of(laws)
@@ -65,7 +65,7 @@ class MixedAutoregressive(DirectedModel):
         return torch.stack(terms, -1).sum(-1)
 
     @torch.no_grad()
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         x = self.like.new_zeros(n, len(self.laws))
         for i, emission in enumerate(self.emissions):
             x[:, i] = emission.draw(self.net(self.seen(x))[i], PLAIN, generator)
@@ -79,7 +79,7 @@ class MixedAutoregressive(DirectedModel):
         return torch.cat([emission.seen(column) for emission, column in columns], -1)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Biases at base rates; means of mixtures spread over what real columns hold."""
         self.net.last.soften()
         self.net.direct.soften()

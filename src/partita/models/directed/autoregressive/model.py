@@ -14,7 +14,7 @@ network.
 from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_count
@@ -73,7 +73,7 @@ class Autoregressive(DirectedModel):
         hidden: Size = 128,
         components: Size = 8,
         positions: Flag = False,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.net = SequenceNet(
@@ -127,7 +127,7 @@ class Autoregressive(DirectedModel):
         return terms.view(*x.shape[:-1], -1)
 
     def draw(
-        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
+        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: Generator
     ) -> Tensor:
         """``n`` independent rows of full length, exact at temperature 1 and top_p 1, ``(n, L
         E)``.
@@ -145,7 +145,7 @@ class Autoregressive(DirectedModel):
         *,
         temperature: float = 1.0,
         top_p: float = 1.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> Tensor:
         """The prefix and ``steps`` more, ``(n, l E) -> (n, (l + steps) E)``, each from its
         conditional given all before it.
@@ -171,7 +171,7 @@ class Autoregressive(DirectedModel):
         return torch.stack(rows, 1).flatten(1)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Biases, and the scale of real values, from the base rates of some training rows."""
         index = rng.permutation(len(data), generator)[:FIRST_ROWS].cpu()
         batch = data.batch(index, generator=generator)

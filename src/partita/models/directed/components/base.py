@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.support import Support
 
@@ -74,13 +74,13 @@ class Component(nn.Module, ABC, Generic[Ready, Kept]):
         """Set the parameters to those that make the expected log-likelihood largest."""
 
     @abstractmethod
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         """Set all components to the whole data's column means and variances, ``(D,)``: where a
         start begins.
         """
 
     @abstractmethod
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         """One row from each of the components ``index``, ``(n,) -> (n, D)``."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Component(nn.Module, ABC, Generic[Ready, Kept]):
         return torch.einsum("kb,kbd->bd", r, self.fill_mean(x))
 
     @abstractmethod
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         """The rows with missing values drawn given the observed ones, from the components
         ``index``, ``(B, D)``.
         """
@@ -162,7 +162,7 @@ class Factorized(Component[Tensor, Tensor]):
     def fill_mean(self, x: Tensor) -> Tensor:
         return torch.where(x.isnan(), self.mean()[:, None], x)
 
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         return torch.where(x.isnan(), self.draw(index, generator=generator), x)
 
 

@@ -13,7 +13,7 @@ Letters: B rows, D columns, K components, m observed.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.support import Real
@@ -82,13 +82,13 @@ class DiagonalGaussian(Factorized):
         self.log_scale.copy_(0.5 * variance.clamp_min(self.floor).log())
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.origin.copy_(mean)
         self.location.copy_(mean.expand_as(self.location))
         spread = variance.mean(-1, keepdim=True) if self.spherical else variance
         self.log_scale.copy_(0.5 * spread.clamp_min(self.floor).log().expand_as(self.log_scale))
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         location = self.location[index]
         return (
             location + rng.normal(location.shape, location, generator) * self.log_scale.exp()[index]

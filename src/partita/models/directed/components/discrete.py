@@ -13,7 +13,7 @@ Letters: B rows, D columns, K components, S states, m observed.
 from abc import abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Poisson
 from torch.nn import functional
 
@@ -70,10 +70,10 @@ class BernoulliComponent(Discrete):
         self.logits.copy_(torch.logit(means_of(ones, n, self.mean()).clamp(FLOOR, 1 - FLOOR)))
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.logits.copy_(torch.logit(mean.clamp(FLOOR, 1 - FLOOR)).expand_as(self.logits))
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         return rng.bernoulli(self.mean()[index], generator)
 
     def values(self) -> Tensor:
@@ -119,10 +119,10 @@ class CategoricalComponent(Discrete):
         self.logits.copy_(torch.where(low, FLOOR, p * share).log())
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.logits.zero_()
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         edges = torch.softmax(self.logits, -1).cumsum(-1)[index]
         u = rng.uniform((*edges.shape[:-1], 1), edges, generator)
         return (u > edges[..., :-1]).sum(-1).to(edges)
@@ -168,10 +168,10 @@ class PoissonComponent(Discrete):
         self.log_rate.copy_(means_of(total, n, self.mean()).clamp_min(FLOOR).log())
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.log_rate.copy_(mean.clamp_min(FLOOR).log().expand_as(self.log_rate))
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         return rng.draw(Poisson(self.mean()[index], validate_args=False), generator)
 
     def values(self) -> Tensor:

@@ -19,7 +19,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.support import Real
@@ -81,7 +81,7 @@ class Factors(Component[dict[bool, Common], Latent]):
         diagonal: bool = False,
         ard: bool = False,
         floor: float,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.count, self.latent, self.support = count, latent, Real(visible)
@@ -248,7 +248,7 @@ class Factors(Component[dict[bool, Common], Latent]):
         return torch.cat([self.precision, location], 1)
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.origin.copy_(mean)
         self.location.copy_(mean.expand_as(self.location))
         scale = (variance.clamp_min(self.floor) / self.latent).sqrt()[:, None]
@@ -274,7 +274,7 @@ class Factors(Component[dict[bool, Common], Latent]):
         latent = self.expected_scores(x, self.ready())[1]
         return latent.mean.mT, latent.factor
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         z = rng.normal((len(index), self.latent), self.location, generator)
         return self._emit(z, index, generator)
 
@@ -282,7 +282,7 @@ class Factors(Component[dict[bool, Common], Latent]):
         mean, _ = self.posterior(x)
         return torch.where(x.isnan(), mean @ self.loadings.mT + self.location[:, None], x)
 
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         mean, factor = self.posterior(x)
         rows = torch.arange(len(x), device=x.device)
         noise = rng.normal((len(x), self.latent, 1), x, generator)
@@ -290,7 +290,7 @@ class Factors(Component[dict[bool, Common], Latent]):
         z = mean[index, rows] + torch.linalg.solve_triangular(factor.mT, noise, upper=True)[..., 0]
         return torch.where(x.isnan(), self._emit(z, index, generator), x)
 
-    def _emit(self, z: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+    def _emit(self, z: Tensor, index: Tensor, generator: Generator) -> Tensor:
         """x given z, ``(n, d) -> (n, D)``."""
         location, deviation = self.location[index], self.noise().sqrt()[index]
         return (

@@ -15,7 +15,7 @@ Letters: B rows, D columns, K components, L lower Cholesky factors.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.support import Real
@@ -136,13 +136,13 @@ class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
         self.held.copy_(held)
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.origin.copy_(mean)
         self.location.copy_(mean.expand_as(self.location))
         deviation = variance.clamp_min(self.floor).sqrt()
         self.scale_tril.copy_(torch.diag(deviation).expand_as(self.scale_tril))
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         noise = rng.normal((len(index), self.support.width), self.location, generator)
         factor = self.scale_tril.tril().expand(self.count, -1, -1)[index]
         return self.location[index] + (factor @ noise[..., None])[..., 0]
@@ -150,7 +150,7 @@ class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
     def fill_mean(self, x: Tensor) -> Tensor:
         return conditionals(x, self.location, self.covariance()).mean
 
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         return conditional_draw(x, self.location, self.covariance(), index, generator)
 
     def cells(self, missing: bool) -> int:

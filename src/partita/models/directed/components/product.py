@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.models.directed.components.base import Component, Statistics
 from partita.models.directed.mixed_output import joined
@@ -62,17 +62,17 @@ class ProductComponent(Component[list[object], list[object]]):
             mine = {name: value for name, value in statistics.items() if name.startswith(own)}
             block.maximize({name.removeprefix(own): value for name, value in mine.items()})
 
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         for block, at in self._each():
             block.spread(mean[at], variance[at], generator)
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         return self._joined([block.draw(index, generator=generator) for block, _ in self._each()])
 
     def fill_mean(self, x: Tensor) -> Tensor:
         return self._joined([block.fill_mean(x[:, at]) for block, at in self._each()])
 
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         return self._joined(
             [block.fill_draw(x[:, at], index, generator=generator) for block, at in self._each()]
         )

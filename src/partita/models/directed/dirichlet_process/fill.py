@@ -15,7 +15,7 @@ Letters: N rows, D columns, P clusters of the draws that are used, o observed, m
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.distributions import Bernoulli as Coins
 from torch.distributions import Chi2, Distribution, Normal
 
@@ -59,7 +59,7 @@ def taking_part(
 
 
 def filled(
-    kernel: Kernel, mixed: Participants, x: Tensor, how: str, *, generator: torch.Generator
+    kernel: Kernel, mixed: Participants, x: Tensor, how: str, *, generator: Generator
 ) -> Tensor:
     """Rows with NaN replaced by the ``"mean"``, the ``"mode"`` (zeros and ones) or one ``"draw"``,
     ``(N, D)``.
@@ -75,7 +75,7 @@ def filled(
 
 
 def _columns_filled(
-    kernel: Kernel, mixed: Participants, x: Tensor, how: str, generator: torch.Generator
+    kernel: Kernel, mixed: Participants, x: Tensor, how: str, generator: Generator
 ) -> Tensor:
     """Where columns are independent given the cluster."""
     law, seen = column_law(kernel, mixed.clusters), ~x.isnan()
@@ -108,7 +108,7 @@ def column_law(kernel: Kernel, clusters: Clusters) -> Distribution:
 
 
 def _t_filled(
-    kernel: Gaussian, mixed: Participants, x: Tensor, how: str, generator: torch.Generator
+    kernel: Gaussian, mixed: Participants, x: Tensor, how: str, generator: Generator
 ) -> Tensor:
     """Where the predictive is a multivariate t."""
     kappa, nu, m, L = kernel.posterior(mixed.clusters)

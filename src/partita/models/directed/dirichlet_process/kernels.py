@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.distributions import Beta, Chi2, Dirichlet
 
 from partita.core import rng
@@ -71,11 +71,11 @@ class Kernel(ABC):
         """log p(x | cluster), parameters integrated out, ``(N, D) -> (N, P)``."""
 
     @abstractmethod
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         """Parameters drawn from their posterior (eq. 20.11)."""
 
     @abstractmethod
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def draw(self, clusters: Clusters, *, generator: Generator) -> Tensor:
         """One new row of each cluster, ``(P, D)``."""
 
     def nothing(self) -> Clusters:
@@ -140,7 +140,7 @@ class Gaussian(Kernel):
             - (nu + 1) / 2 * torch.log1p(shrink * y.square().sum(-1))
         )
 
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         kappa, nu, m, L = self.posterior(clusters)
         P, D = m.shape
         bartlett = rng.normal((P, D, D), m, generator).tril(-1)
@@ -154,7 +154,7 @@ class Gaussian(Kernel):
         constant = root.diagonal(dim1=1, dim2=2).log().sum(-1) - D / 2 * math.log(2 * math.pi)
         return Parameters(constant, m + step / kappa[:, None].sqrt(), matrix)
 
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def draw(self, clusters: Clusters, *, generator: Generator) -> Tensor:
         kappa, nu, m, L = self.posterior(clusters)
         size = ((kappa + 1) / kappa / rng.draw(Chi2(nu + 1 - self.width), generator)).sqrt()
         return m + size[:, None] * (L @ rng.normal((*m.shape, 1), m, generator)).squeeze(-1)
@@ -190,14 +190,14 @@ class KnownScale(Kernel):
         )
         return -0.5 * (quadratic + (2 * math.pi / precision).log().sum(-1))
 
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         mean, variance = self.posterior(clusters)
         mu = mean + variance.sqrt() * rng.normal(mean.shape, mean, generator)
         noise = self.parts(self.width)[0]
         constant = -0.5 * (mu.square() / noise).sum(-1)
         return Parameters(constant, mu / noise, mu.new_zeros(len(mu), 0, 0))
 
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def draw(self, clusters: Clusters, *, generator: Generator) -> Tensor:
         mean, variance = self.posterior(clusters)
         deviation = (variance + self.parts(self.width)[0]).sqrt()
         return mean + deviation * rng.normal(mean.shape, mean, generator)
@@ -225,12 +225,12 @@ class Bernoulli(Kernel):
         a, b = self.posterior(clusters)
         return x @ (a / b).log().T + (b / (a + b)).log().sum(-1)
 
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         p = rng.draw(Beta(*self.posterior(clusters)), generator)
         log_q = torch.log1p(-p)
         return Parameters(log_q.sum(-1), p.log() - log_q, p.new_zeros(len(p), 0, 0))
 
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def draw(self, clusters: Clusters, *, generator: Generator) -> Tensor:
         a, b = self.posterior(clusters)
         return rng.bernoulli(a / (a + b), generator)
 
@@ -263,11 +263,11 @@ class Multinomial(Kernel):
             - torch.lgamma(b.sum(-1) + total)
         )
 
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         p = rng.draw(Dirichlet(self.posterior(clusters)), generator)
         return Parameters(p.new_zeros(len(p)), p.log(), p.new_zeros(len(p), 0, 0))
 
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def draw(self, clusters: Clusters, *, generator: Generator) -> Tensor:
         p = rng.draw(Dirichlet(self.posterior(clusters)), generator)
         pick = torch.randint(TOTALS, (len(p),), generator=generator, device=p.device)
         left, x = self.prior[self.width :][pick].clone(), torch.zeros_like(p)

@@ -12,7 +12,7 @@ Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draw
 from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.core.constraints import Positive, Size, one_of
@@ -78,7 +78,7 @@ class DPMixture(DirectedModel):
         prior_scale: Numbers | None = None,
         alpha_shape: Positive = 1.0,
         alpha_rate: Positive = 1.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         gamma = {"alpha": alpha or 0.0, "alpha_shape": alpha_shape, "alpha_rate": alpha_rate}
@@ -126,7 +126,7 @@ class DPMixture(DirectedModel):
         return f"DPMixture({self.kernel_name}, {self.visible})"
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Set the prior from the data's scale, where it is not given, and forget earlier draws."""
         memory_limit.check_room(
             "DPMixture", f"its {len(data)} rows", HELD * 8 * len(data) * self.visible, STREAMS
@@ -194,7 +194,7 @@ class DPMixture(DirectedModel):
         ]
 
     @torch.no_grad()
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         """``n`` new rows: a posterior draw each, then a cluster of it or a new one, then a row of
         its predictive.
         """
@@ -211,7 +211,7 @@ class DPMixture(DirectedModel):
         return self.kernel.draw(Clusters(*(pool[chosen] for pool in pools)), generator=generator)
 
     @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+    def fill(self, x: Tensor, how: str = "mean", *, generator: Generator) -> Tensor:
         """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (zeros and ones) or
         one ``"draw"``, ``(N, D)``.
         """

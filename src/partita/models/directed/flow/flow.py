@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Independent, Normal, Transform, TransformedDistribution
 
 from partita.core import rng
@@ -98,7 +98,7 @@ class Flow(DirectedModel):
         image: Sizes | None = None,
         levels: Positive | None = None,
         alpha: Annotated[float, between(0.0, 0.4)] = 1e-6,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         if image is not None and math.prod(masks.check_image(image)) != visible:
@@ -136,7 +136,7 @@ class Flow(DirectedModel):
         return log_p.reshape(x.shape[:-1])
 
     @torch.no_grad()
-    def draw(self, n: int, *, context: Tensor | None = None, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, context: Tensor | None = None, generator: Generator) -> Tensor:
         """``n`` exact draws, ``(n, D)``; of a conditional flow one for each row of ``context``,
         ``(n, C)``.
         """
@@ -159,7 +159,7 @@ class Flow(DirectedModel):
         return TransformedDistribution(base, transforms, validate_args=False)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Send some rows through the layers, each of which standardizes what reaches it."""
         index = rng.permutation(len(data), generator)[:INITIAL_ROWS].cpu()
         x, context = self._split(data.batch(index, generator=generator).x.to(self.like), None)
@@ -178,10 +178,10 @@ class Flow(DirectedModel):
         for name in [name for name in weights if name.rpartition(".")[2] in FOLLOW]:
             del weights[name]
 
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         return flow_warnings(data, self.visible, generator=generator)
 
-    def verify(self, x: Tensor | None = None, *, generator: torch.Generator) -> "Verdict":
+    def verify(self, x: Tensor | None = None, *, generator: Generator) -> "Verdict":
         """Check the flow against itself: round trip, autograd Jacobian, mass over a grid, masks;
         see :func:`verify_flow`.
         """
@@ -226,7 +226,7 @@ class Flow(DirectedModel):
             raise invalid(owner, "context", needed, got)
 
 
-def _layers(settings: Settings, generator: torch.Generator) -> list[Layer]:
+def _layers(settings: Settings, generator: Generator) -> list[Layer]:
     """The chain from data to latent: a logit if there are levels, then for each coupling a
     normalization, the coupling, a mix.
     """
@@ -257,7 +257,7 @@ def _mask(settings: Settings, i: int, origin: Tensor, kept: Tensor) -> Tensor:
     return ~kept[origin] if i % 2 and len(origin) > 1 else masks.alternating(len(origin), i)
 
 
-def _coupling(settings: Settings, mask: Tensor, generator: torch.Generator) -> list[Layer]:
+def _coupling(settings: Settings, mask: Tensor, generator: Generator) -> list[Layer]:
     bins, image = settings["bins"], settings["image"]
     per = 2 if settings["coupling"] == "affine" else parameters_per_coordinate(bins)
     net = make_conditioner(
@@ -275,7 +275,7 @@ def _coupling(settings: Settings, mask: Tensor, generator: torch.Generator) -> l
     return [SplineCoupling(mask, net, bins, settings["bound"]), marginals]
 
 
-def _mixing(name: str, width: int, generator: torch.Generator) -> list[LinearMixing | Permutation]:
+def _mixing(name: str, width: int, generator: Generator) -> list[LinearMixing | Permutation]:
     if name == "lu":
         return [LinearMixing(width, generator=generator)]
     if name == "permutation":

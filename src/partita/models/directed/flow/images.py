@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.core.annealed import in_double
@@ -63,7 +63,7 @@ class Dequantized(Rows):
         )
         self._noisy = (torch.arange(self.width) < self.width - context).double()
 
-    def _draw(self, index: np.ndarray, generator: torch.Generator) -> Tensor:
+    def _draw(self, index: np.ndarray, generator: Generator) -> Tensor:
         return dequantized(super()._draw(index, generator), generator, self.context)
 
     def mean(self) -> Tensor:
@@ -76,7 +76,7 @@ class Dequantized(Rows):
         return torch.from_numpy(total / len(self)) + self._noisy / 12
 
 
-def dequantized(x: Tensor, generator: torch.Generator, context: int = 0) -> Tensor:
+def dequantized(x: Tensor, generator: Generator, context: int = 0) -> Tensor:
     """x + u with u uniform on [0, 1), kept inside its step against rounding; columns of context
     stay.
     """
@@ -109,7 +109,7 @@ def evaluate_levels(
     *,
     draws: int = 16,
     level: float = 0.95,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> Quantity:
     """A lower bound on the mean log-mass of gray levels, in nats: the mean over R draws of the
     noise inside the logarithm.
@@ -144,9 +144,7 @@ def evaluate_levels(
     )
 
 
-def _of_rows(
-    flow: Flow, x: Tensor, draws: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def _of_rows(flow: Flow, x: Tensor, draws: int, generator: Generator) -> tuple[Tensor, Tensor]:
     """log of the mean density over the noise for each row, and the variance of that from the noise
     (by the delta method).
     """

@@ -15,7 +15,7 @@ Letters: B batch, D width, C context.
 from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Transform, constraints
 
 from partita.core import rng
@@ -147,7 +147,7 @@ class LinearMixing(Ordered):
     It starts as the permutation alone.
     """
 
-    def __init__(self, width: int, *, generator: torch.Generator) -> None:
+    def __init__(self, width: int, *, generator: Generator) -> None:
         super().__init__(rng.permutation(width, generator))
         empty = torch.zeros(width, width, device=generator.device)
         # only the parts off the diagonal count
@@ -184,7 +184,7 @@ class ActNorm(Layer):
 
     c: Tensor
 
-    def __init__(self, width: int, *, generator: torch.Generator) -> None:
+    def __init__(self, width: int, *, generator: Generator) -> None:
         super().__init__()
         self.register_buffer("c", torch.zeros(width, 1, device=generator.device))
         self.m = nn.Parameter(torch.zeros(width, 1, device=generator.device))

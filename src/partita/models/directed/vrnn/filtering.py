@@ -16,7 +16,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 
@@ -41,7 +41,7 @@ def filtered(
     every: int = 1,
     kept: Tensor | None = None,
     *,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> Filtered:
     """Follow the rows with k particles each; those of a row are resampled where their effective
     number falls below threshold k.
@@ -77,7 +77,7 @@ def _resampled(
     there: Tensor,
     threshold: float,
     first_stays: bool,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows with few effective particles draw them anew in proportion to their weights, whose mean
     moves into the estimate.
@@ -105,7 +105,7 @@ def effective(log_w: Tensor) -> Tensor:
     return torch.exp(2 * torch.logsumexp(log_w, 0) - torch.logsumexp(2 * log_w, 0))
 
 
-def systematic(log_w: Tensor, generator: torch.Generator) -> Tensor:
+def systematic(log_w: Tensor, generator: Generator) -> Tensor:
     """k particles of each row at even distances along their weights, ``(k, B) -> (k, B)``: each k w
     times on average, with less noise.
     """
@@ -116,7 +116,7 @@ def systematic(log_w: Tensor, generator: torch.Generator) -> Tensor:
     return at_places(log_w, places / k)
 
 
-def independent(log_w: Tensor, n: int, generator: torch.Generator) -> Tensor:
+def independent(log_w: Tensor, n: int, generator: Generator) -> Tensor:
     """``n`` particles of each row, drawn one by one in proportion to their weights, ``(k, B) -> (n,
     B)``.
     """
@@ -142,13 +142,13 @@ def pick(state: Tensor, parent: Tensor) -> Tensor:
     return state[index]
 
 
-def chosen_state(found: Filtered, generator: torch.Generator) -> Tensor:
+def chosen_state(found: Filtered, generator: Generator) -> Tensor:
     """The memory of one particle of each row, drawn in proportion to its weight, ``(B, ...)``."""
     return pick(found.state, independent(found.log_w, 1, generator))
 
 
 def go_on(
-    model: "VRNN", state: Tensor, steps: int, *, generator: torch.Generator
+    model: "VRNN", state: Tensor, steps: int, *, generator: Generator
 ) -> tuple[Tensor, Tensor]:
     """Draw what follows, ``(n, steps, E)`` and the latent values behind it ``(n, steps, M)``, from
     memories ``(n, ...)``.
@@ -162,9 +162,7 @@ def go_on(
     return torch.cat(xs, 1), torch.cat(zs, 1)
 
 
-def one_step(
-    model: "VRNN", state: Tensor, generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
+def one_step(model: "VRNN", state: Tensor, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
     """x_t and z_t drawn from the model, and the memory after them."""
     parts = model.parts
     h = parts.h(state)

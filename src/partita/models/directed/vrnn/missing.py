@@ -17,7 +17,7 @@ Letters: B rows, T steps, E numbers in a step, k particles for each row, M laten
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.errors import invalid
@@ -42,7 +42,7 @@ class Kept(NamedTuple):
 
 
 @torch.no_grad()
-def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: torch.Generator) -> Tensor:
+def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: Generator) -> Tensor:
     """``x`` with its NaN replaced, ``(B, L E)``."""
     size, width = model.output.support.width, model.support.width
     if x.dim() != 2 or x.shape[1] != width:
@@ -57,7 +57,7 @@ def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: torch.Generator
     return out
 
 
-def smoothed(model: "VRNN", steps: Tensor, generator: torch.Generator) -> Tensor:
+def smoothed(model: "VRNN", steps: Tensor, generator: Generator) -> Tensor:
     """Latent values of each row after some sweeps, ``(B, T, E) -> (B, T, M)``; steps beyond the end
     of a row are NaN.
     """
@@ -78,7 +78,7 @@ def particles(length: int) -> int:
     return max(least, min(most, 2 * length))
 
 
-def _filled(model: "VRNN", steps: Tensor, how: str, k: int, generator: torch.Generator) -> Tensor:
+def _filled(model: "VRNN", steps: Tensor, how: str, k: int, generator: Generator) -> Tensor:
     kept, total = None, torch.zeros_like(steps)
     for sweep in range(BURN_IN + KEPT):
         kept, mean = conditional_sweep(model, steps, kept, generator, k)
@@ -92,7 +92,7 @@ def _filled(model: "VRNN", steps: Tensor, how: str, k: int, generator: torch.Gen
 
 
 def conditional_sweep(
-    model: "VRNN", steps: Tensor, kept: Kept | None, generator: torch.Generator, k: int
+    model: "VRNN", steps: Tensor, kept: Kept | None, generator: Generator, k: int
 ) -> tuple[Kept, Tensor]:
     """One pass of the filter, with ``kept`` as its first particle: a path of it chosen by weight,
     and the mean of x over all paths.
@@ -121,7 +121,7 @@ def conditional_sweep(
     return Kept(z[chosen, rows], x[chosen, rows]), (share * x).sum(0)
 
 
-def _parents(log_w: Tensor, first_stays: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _parents(log_w: Tensor, first_stays: bool, generator: Generator) -> tuple[Tensor, Tensor]:
     """The particle that each one follows, ``(k, B)``, and the weights after that: drawn anew in the
     rows where few particles count.
     """
@@ -139,7 +139,7 @@ def _proposed(
     seen: Tensor,
     state: Tensor,
     k: int,
-    generator: torch.Generator,
+    generator: Generator,
     first: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """z and x of every particle at one step, ``(k B, .)``, and the log weights ``(k, B)``;

@@ -16,7 +16,7 @@ hidden units, k draws for each row.
 from typing import Annotated, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
@@ -88,7 +88,7 @@ class VRNN(GaussianLatents):
         cell: Annotated[str, one_of(*CELLS)] = "gru",
         variance: str = "row",
         activation: Activation = "relu",
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.watch_latents(latent, generator.device)
@@ -101,17 +101,17 @@ class VRNN(GaussianLatents):
         self.support = Sequence(self.output.support, length)
 
     def forward(
-        self, x: Tensor, k: int = 1, lengths: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, k: int = 1, lengths: Tensor | None = None, *, generator: Generator
     ) -> Tensor:
         return self.log_weights(x, k, lengths, generator=generator)
 
     def log_weights(
-        self, x: Tensor, k: int, lengths: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, k: int, lengths: Tensor | None = None, *, generator: Generator
     ) -> Tensor:
         return self.terms(x, k, lengths, generator=generator).log_weights()
 
     def elbo_terms(
-        self, x: Tensor, lengths: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, lengths: Tensor | None = None, *, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and the divergences of each dimension summed
         over steps, ``(B, M)``.
@@ -128,7 +128,7 @@ class VRNN(GaussianLatents):
         threshold: float = 0.5,
         every: int = 1,
         kept: Tensor | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> Tensor:
         """log of the particle filter's estimate of p(x), ``(B, l E) -> (B,)``: exp of it is
         unbiased (theory, eq. 41.14).
@@ -148,7 +148,7 @@ class VRNN(GaussianLatents):
         lengths: Tensor | None = None,
         z: Tensor | None = None,
         *,
-        generator: torch.Generator | None,
+        generator: Generator | None,
     ) -> Terms:
         """All terms of k draws from q, or of latent values that are given, ``(B, T, M)``."""
         steps, there = as_steps(self, x, lengths)
@@ -178,7 +178,7 @@ class VRNN(GaussianLatents):
         blind: bool = False,
         first: Tensor | None = None,
         *,
-        generator: torch.Generator | None,
+        generator: Generator | None,
     ) -> Path:
         """The recurrence, from its start or from ``state``, along k draws from q, or ``blind`` to
         the step itself from the prior, along ``given`` z ``(B, T, M)``, or, without a generator,
@@ -225,13 +225,13 @@ class VRNN(GaussianLatents):
         return LogTerms(*(part.sum((0, 1)).view(z.shape[:2]) for part in terms[:3]))
 
     @torch.no_grad()
-    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_prior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """Of the latent values of each step given the steps before it, ``(k, B, T M)``."""
         path = self.follow(as_steps(self, x, None)[0], k, blind=True, generator=generator)
         return path.z.movedim(0, 2).flatten(2)
 
     @torch.no_grad()
-    def draw_posterior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_posterior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """``k`` draws of p(z | x) for each row, ``(k, B, T M)``, as nearly as some sweeps of
         particle Gibbs come to it.
         """
@@ -246,9 +246,7 @@ class VRNN(GaussianLatents):
         return PathPosterior(self, *as_steps(self, x, lengths))
 
     @torch.no_grad()
-    def step_kl(
-        self, x: Tensor, lengths: Tensor | None = None, *, generator: torch.Generator
-    ) -> Tensor:
+    def step_kl(self, x: Tensor, lengths: Tensor | None = None, *, generator: Generator) -> Tensor:
         """KL(q || p) of every step at one draw of those before, ``(B, l E) -> (B, T)``; zero beyond
         the end of a row.
         """
@@ -276,7 +274,7 @@ class VRNN(GaussianLatents):
         return h[there.sum(1), torch.arange(len(steps), device=h.device)]
 
     @torch.no_grad()
-    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_joint(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """``n`` exact draws of full length and the latent values behind them, ``(n, L E), (n, L
         M)``.
         """
@@ -285,7 +283,7 @@ class VRNN(GaussianLatents):
         return x.flatten(1), z.flatten(1)
 
     @torch.no_grad()
-    def extend(self, prefix: Tensor, steps: int, *, generator: torch.Generator) -> Tensor:
+    def extend(self, prefix: Tensor, steps: int, *, generator: Generator) -> Tensor:
         """The prefix and ``steps`` more, ``(n, l E) -> (n, (l + steps) E)``.
 
         What the prefix leaves open is drawn by a particle filter, so that continuations are draws
@@ -309,14 +307,14 @@ class VRNN(GaussianLatents):
         )
 
     @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+    def fill(self, x: Tensor, how: str = "mean", *, generator: Generator) -> Tensor:
         """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (bits) or one
         ``"draw"``, ``(B, L E)``.
         """
         return fill_steps(self, x, how, generator=generator)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Base rates, or means and scales, of the numbers in a step, from some training rows."""
         batch = data.batch(
             rng.permutation(len(data), generator)[:FIRST_ROWS].cpu(), generator=generator
