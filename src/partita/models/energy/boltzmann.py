@@ -14,18 +14,18 @@ Letters: N data, C chains, D visible, H hidden, E edges, S = 2^H hidden states.
 """
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.constraints import NonNegative, Size, Whole
-from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.protocols import Data, Field
 from partita.core.support import Binary
 from partita.errors import invalid
 from partita.models.energy.graphs import Edges, Graph, as_edges, complete
 from partita.models.energy.pairwise import Sites
-from partita.models.energy.reference import FactorisedReference
 from partita.models.energy.two_valued import TwoValuedPairs
 
 MOST_HIDDEN = 12  # their states are summed at every row
@@ -77,7 +77,7 @@ class Boltzmann(TwoValuedPairs):
             scale * torch.randn(visible, hidden, generator=generator, device=generator.device)
         )
         self.L = nn.Parameter(self.b.new_zeros(hidden * (hidden - 1) // 2))
-        self._keep_reference(self.b)
+        self.register_product(self.b)
 
     @property
     def bias(self) -> Tensor:
@@ -99,7 +99,8 @@ class Boltzmann(TwoValuedPairs):
         return torch.softmax(exponents if beta is None else beta[..., None] * exponents, -1)
 
     def field(self, x: Tensor) -> Field:
-        ends = torch.stack([super().reference().free_energy(x), -super().exponent(x)], -1)
+        start = replace(self.reference(), offset=0.0).free_energy(x)
+        ends = torch.stack([start, -super().exponent(x)], -1)
         return Field(x, torch.cat([ends, self._hidden_exponents(x)], -1))
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
@@ -109,18 +110,8 @@ class Boltzmann(TwoValuedPairs):
             beta[..., None] * field.input[..., 2:], -1
         )
 
-    def own_logits(self, x: Tensor) -> Tensor:
-        return super().own_logits(x) if not self.hidden else EnergyModel.conditional_logits(self, x)
-
-    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        """log p(x_i = v | the others) up to a constant of each site, hidden units summed out, ``(*,
-        D) -> (*, D, 2)``.
-        """
-        return (
-            super().conditional_logits(x, beta)
-            if not self.hidden
-            else EnergyModel.conditional_logits(self, x, beta)
-        )
+    def own_logits(self, x: Tensor) -> Tensor | None:
+        return None if self.hidden else super().own_logits(x)
 
     def site_energies(
         self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
@@ -146,12 +137,9 @@ class Boltzmann(TwoValuedPairs):
         state = rng.categories(self.hidden_given_visible_probs(x, beta).log(), generator)
         return tables._replace(bias=tables.bias + self._hidden_states()[state] @ self.W.mT)
 
-    def reference(self) -> Reference:
-        return FactorisedReference(
-            self.support.values().to(self.reference_logits),
-            self.reference_logits,
-            self.hidden * math.log(2),
-        )
+    @property
+    def hidden_nats(self) -> float:
+        return self.hidden * math.log(2)
 
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:

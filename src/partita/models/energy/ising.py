@@ -52,7 +52,7 @@ class Ising(TwoValuedPairs):
         self.graph = Graph(visible, as_edges("Ising", edges, visible))
         self.h = nn.Parameter(torch.full((visible,), fields, device=generator.device))
         self.J = nn.Parameter(self.h.new_full((len(self.graph.edges),), couplings))
-        self._keep_reference(self.h)
+        self.register_product(self.h)
 
     @property
     def bias(self) -> Tensor:

@@ -18,12 +18,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core.checks import check_width
-from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.protocols import Data, Field
 from partita.core.support import Binary, Support
 from partita.errors import InputError, RunError, Unsupported, invalid
 from partita.models.energy.features import Feature, as_features
 from partita.models.energy.interior import inside_hull, stuck_features
-from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
+from partita.models.energy.paths import FromProduct
+from partita.models.energy.reference import MOMENT_ROWS
 from partita.runtime.permutations import stretches
 
 HULL_BITS = 10  # of a support whose states are few enough for a linear program
@@ -31,7 +32,7 @@ FEATURE_CELLS = 1 << 24  # rows x features looked at together
 HIDDEN_BITS = 12  # hidden states are summed for every row, so there must be few
 
 
-class MaxEnt(EnergyModel):
+class MaxEnt(FromProduct):
     """theta . phi(x) for any features phi.
 
     Arguments:
@@ -46,8 +47,6 @@ class MaxEnt(EnergyModel):
     >>> model.theta.shape
     torch.Size([6])
     """
-
-    reference_logits: Tensor
 
     def __init__(
         self,
@@ -92,11 +91,7 @@ class MaxEnt(EnergyModel):
         self.features = as_features(features, support.width)
         example = support.states(0, 2, torch.zeros((), device=generator.device))
         self.theta = nn.Parameter(torch.zeros(self._width(example), device=generator.device))
-        self.register_anchors(support.width, self.theta)
-        values = support.values().to(generator.device)
-        self.register_buffer(
-            "reference_logits", torch.zeros(support.width, len(values), device=generator.device)
-        )
+        self.register_product(self.theta)
 
     def free_energy(self, x: Tensor) -> Tensor:
         """F(x) = -theta . phi(x), or -logsumexp over h of theta . phi(x, h), ``(*, D) -> (*)``."""
@@ -108,35 +103,20 @@ class MaxEnt(EnergyModel):
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         assert field.input is not None
-        start = self.reference().free_energy(field.x) + self._hidden_nats()
+        start = self.reference().free_energy(field.x) + self.hidden_nats
         return (1 - beta) * start - torch.logsumexp(beta[..., None] * field.input, -1)
 
-    def site_energies(
-        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
-    ) -> Tensor:
-        if self.hidden is not None or not hasattr(self.features, "slope"):
-            return super().site_energies(x, i, values, beta)
-        columns = values.view(-1, *[1] * (x.dim() - 1))
-        own = -columns * self.features.slope(x, i, self.theta)
-        if beta is None:
-            return own
-        # of each value, and perhaps of each chain
-        start = self.reference_logits[..., i, :].movedim(-1, 0)
-        return torch.lerp(
-            -(start.view(columns.shape) if start.dim() == 1 else start).expand_as(own), own, beta
-        )
+    def site_logits(self, x: Tensor, i: int) -> Tensor | None:
+        slope = self._offered("slope")
+        if slope is None:
+            return None
+        return slope(x, i, self.theta)[..., None] * self.support.values().to(x)
 
-    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        if self.hidden is not None or not hasattr(self.features, "slopes"):
-            return super().conditional_logits(x, beta)
-        own = self.features.slopes(x, self.theta)[..., None] * self.support.values().to(x)
-        return (
-            own
-            if beta is None
-            else torch.lerp(
-                self.reference_logits.expand_as(own), own, beta[..., None, None].to(own)
-            )
-        )
+    def own_logits(self, x: Tensor) -> Tensor | None:
+        slopes = self._offered("slopes")
+        if slopes is None:
+            return None
+        return slopes(x, self.theta)[..., None] * self.support.values().to(x)
 
     def energy(self, x: Tensor, h: Tensor) -> Tensor:
         """E(x, h) = -theta . phi(x, h)."""
@@ -157,17 +137,16 @@ class MaxEnt(EnergyModel):
         """
         return torch.softmax(self._exponents(x), -1)
 
-    def reference(self) -> Reference:
-        values = self.support.values().to(self.reference_logits)
-        return FactorisedReference(values, self.reference_logits, self._hidden_nats())
+    @property
+    def hidden_nats(self) -> float:
+        return 0.0 if self.hidden is None else self.hidden.bits * math.log(2)
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: Generator) -> None:
-        self.set_anchors(data, generator=generator)
-        table = frequencies(data, self.support.values(), generator)
-        self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))
-        if hasattr(self.features, "start") and isinstance(self.support, Binary):
-            self.theta.copy_(self.features.start(torch.softmax(self.reference_logits, -1)[:, 1]))
+        self.fit_product(data, min(len(data), MOMENT_ROWS), generator)
+        start = getattr(self.features, "start", None)
+        if start is not None and isinstance(self.support, Binary):
+            self.theta.copy_(start(torch.softmax(self.reference_logits, -1)[:, 1]))
 
     @torch.no_grad()
     def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
@@ -235,14 +214,13 @@ class MaxEnt(EnergyModel):
 
     def _exponents(self, x: Tensor) -> Tensor:
         """theta . phi(x, h) for every h, ``(*, S)``; one column where there is no h."""
-        if self.hidden is not None:
-            return self._phi(x) @ self.theta
-        dot = (
-            self.features.dot(x, self.theta)
-            if hasattr(self.features, "dot")
-            else self._phi(x) @ self.theta
-        )
-        return dot[..., None]
+        dot = self._offered("dot")
+        found = self._phi(x) @ self.theta if dot is None else dot(x, self.theta)
+        return found[..., None] if self.hidden is None else found
+
+    def _offered(self, method: str) -> Feature | None:
+        """What a feature module offers beside phi itself, for models without hidden variables."""
+        return getattr(self.features, method, None) if self.hidden is None else None
 
     def _phi(self, x: Tensor) -> Tensor:
         """phi(x) ``(*, K)``, or phi(x, h) for every h ``(*, S, K)``."""
@@ -292,6 +270,3 @@ class MaxEnt(EnergyModel):
         values = self.support.values().to(self.theta)
         index = torch.randint(len(values), (256, self.support.width), generator=generator)
         return values[index.to(values.device)]
-
-    def _hidden_nats(self) -> float:
-        return 0.0 if self.hidden is None else self.hidden.bits * math.log(2)

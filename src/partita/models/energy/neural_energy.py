@@ -17,17 +17,16 @@ from torch.nn import functional
 
 from partita.core.checks import check_categories, check_width
 from partita.core.constraints import Network
-from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference, Settings
+from partita.core.protocols import Capability, Data, Field, Settings
 from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
+from partita.models.energy.paths import FromNormal, FromProduct
 from partita.models.energy.reference import (
+    MOMENT_ROWS,
     Covariance,
-    FactorisedReference,
+    FactorizedReference,
     GaussianReference,
-    fitted_normal,
-    frequencies,
-    smoothed_logits,
 )
 from partita.models.networked import Networked
 from partita.nets import MLP, build
@@ -37,7 +36,7 @@ SUPPORTS: dict[str, type[Support]] = {
 }
 
 
-class NeuralEnergy(Networked, EnergyModel):
+class NeuralEnergy(Networked, FromProduct, FromNormal):
     """The energy g(x) of a network, added to the reference's on real supports.
 
     Arguments:
@@ -54,9 +53,6 @@ class NeuralEnergy(Networked, EnergyModel):
     """
 
     capabilities = frozenset({Capability.NETWORK})
-    reference_mean: Tensor
-    reference_whitening: Tensor
-    reference_logits: Tensor
 
     def __init__(self, net: Network, support: Support, *, covariance: Covariance = "full") -> None:
         super().__init__()
@@ -74,13 +70,8 @@ class NeuralEnergy(Networked, EnergyModel):
                 type(net).__name__,
                 "Give a network such as partita.nets.MLP.",
             )
-        self.register_anchors(support.width, like)
         if self.real:
-            self.register_buffer("reference_mean", like.new_zeros(support.width))
-            self.register_buffer(
-                "reference_whitening",
-                torch.eye(support.width, dtype=like.dtype, device=like.device),
-            )
+            self.register_normal(like)
             check_growth(
                 "NeuralEnergy",
                 "net",
@@ -90,9 +81,7 @@ class NeuralEnergy(Networked, EnergyModel):
                 like,
             )
         else:
-            self.register_buffer(
-                "reference_logits", like.new_zeros(support.width, len(support.values()))
-            )
+            self.register_product(like)
             called(
                 "NeuralEnergy",
                 "net",
@@ -153,30 +142,20 @@ class NeuralEnergy(Networked, EnergyModel):
         check_width("NeuralEnergy", "x", x, self.support.width, self.title())
         out, pull = self.net.pullback(x)
         own, along = out[..., 0], pull(torch.ones_like(out))
-        start, normal = GaussianReference(self.reference_mean, self.reference_whitening).slope(x)
-        return (
-            (start + own, normal + along)
-            if beta is None
-            else (start + beta * own, normal + beta[..., None] * along)
-        )
+        start, normal = self.normal.slope(x)
+        if beta is None:
+            return start + own, normal + along
+        return start + beta * own, normal + beta[..., None] * along
 
-    def reference(self) -> Reference:
-        if self.real:
-            return GaussianReference(self.reference_mean, self.reference_whitening)
-        return FactorisedReference(
-            self.support.values().to(self.reference_logits), self.reference_logits
-        )
+    def reference(self) -> FactorizedReference | GaussianReference:
+        return self.normal if self.real else super().reference()
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: Generator) -> None:
-        self.set_anchors(data, generator=generator)
-        if not self.real:
-            table = frequencies(data, self.support.values(), generator)
-            self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))
-            return
-        mean, whitening = fitted_normal("NeuralEnergy", data, self.covariance, generator)
-        self.reference_mean.copy_(mean)
-        self.reference_whitening.copy_(whitening)
+        if self.real:
+            self.fit_normal(data, generator)
+        else:
+            self.fit_product(data, min(len(data), MOMENT_ROWS), generator)
 
     def settings(self) -> Settings:
         support = {"name": type(self.support).__name__, **vars(self.support)}

@@ -15,9 +15,9 @@ import torch
 from torch import Generator, Tensor
 
 from partita.core.checks import check_width
-from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference, Settings
+from partita.core.protocols import Capability, Data, Field, Settings
 from partita.models.energy.graphs import Graph
-from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
+from partita.models.energy.paths import FromProduct
 from partita.runtime.permutations import stretches
 
 PAIR_CELLS = 1 << 22  # rows x edges counted together
@@ -39,7 +39,7 @@ class Sites(NamedTuple):
     start: Tensor  # (D,) or (D, K), or one for each chain
 
 
-class PairwiseModel(EnergyModel):
+class PairwiseModel(FromProduct):
     """A model with biases and couplings on the edges of a graph; its path to the reference is a
     straight line of energies.
     """
@@ -48,17 +48,10 @@ class PairwiseModel(EnergyModel):
     capabilities = frozenset({Capability.PAIRS})
     graph: Graph
     J: Tensor
-    reference_logits: Tensor
 
     @abstractmethod
     def exponent(self, x: Tensor) -> Tensor:
         """-F(x), ``(*, D) -> (*)``."""
-
-    @abstractmethod
-    def own_logits(self, x: Tensor) -> Tensor:
-        """:meth:`conditional_logits` of the model itself, all sites from one product, ``(*, D) ->
-        (*, D, K)``.
-        """
 
     @abstractmethod
     def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
@@ -90,18 +83,11 @@ class PairwiseModel(EnergyModel):
         check_width(
             f"{type(self).__name__}.conditional_logits", "x", x, self.support.width, self.title()
         )
-        return self._between(self.own_logits(x), beta)
-
-    def reference(self) -> Reference:
-        return FactorisedReference(
-            self.support.values().to(self.reference_logits), self.reference_logits
-        )
+        return super().conditional_logits(x, beta)
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: Generator) -> None:
-        self.set_anchors(data, generator=generator)
-        table = frequencies(data, self.support.values(), generator)
-        self.reference_logits.copy_(smoothed_logits(table, len(data)))
+        self.fit_product(data, len(data), generator)
         self.start_at(self.reference_logits)
 
     @torch.no_grad()
@@ -128,23 +114,6 @@ class PairwiseModel(EnergyModel):
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width,)
-
-    def _keep_reference(self, like: Tensor) -> None:
-        """Room for the reference's logits and for rows of training data."""
-        self.register_anchors(self.support.width, like)
-        self.register_buffer(
-            "reference_logits", like.new_zeros(self.support.width, len(self.support.values()))
-        )
-
-    def _between(self, logits: Tensor, beta: Tensor | None) -> Tensor:
-        """Logits ``(*, D, K)`` on the way from the reference."""
-        return (
-            logits
-            if beta is None
-            else torch.lerp(
-                self.reference_logits.expand_as(logits), logits, beta[..., None, None].to(logits)
-            )
-        )
 
 
 def pair_counts(data: Data, graph: Graph, values: Tensor, generator: Generator) -> Tensor:

@@ -56,7 +56,7 @@ class Potts(PairwiseModel):
         self.graph = Graph(visible, as_edges("Potts", edges, visible))
         self.h = nn.Parameter(torch.zeros(visible, states, device=generator.device))
         self.J = nn.Parameter(self.h.new_zeros(len(self.graph.edges), states, states))
-        self._keep_reference(self.h)
+        self.register_product(self.h)
 
     @property
     def states(self) -> int:
@@ -92,20 +92,11 @@ class Potts(PairwiseModel):
         blocks = self.J.new_zeros(d, d, k, k).index_put((i, j), self.J).index_put((j, i), self.J.mT)
         return blocks.transpose(1, 2).reshape(d * k, d * k)
 
-    def site_energies(
-        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
-    ) -> Tensor:
+    def site_logits(self, x: Tensor, i: int) -> Tensor:
         a, b = self.graph.starts[i : i + 2].tolist()
         felt = self._directed(slice(a, b))  # (neighbors, K, K)
         code = x[..., self.graph.neighbors[a:b]].long()
-        logits = self.h[i] + felt[torch.arange(b - a, device=x.device), code].sum(-2)
-        if beta is not None:
-            logits = torch.lerp(
-                self.reference_logits[..., i, :].expand_as(logits),
-                logits,
-                beta[..., None].to(logits),
-            )
-        return -logits[..., values.long()].movedim(-1, 0)
+        return self.h[i] + felt[torch.arange(b - a, device=x.device), code].sum(-2)
 
     def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         return Sites(

@@ -298,14 +298,11 @@ class RBM(EnergyModel):
         if self.log_sigma is None:
             return []
         far = (data.mean().abs() > FAR * data.variance().sqrt()).nonzero().flatten().tolist()
-        return (
-            [
-                f"column {far[0]} is more than {FAR:g} deviations away from zero; standardize the "
-                "columns, for a quadratic energy loses such differences to rounding."
-            ]
-            if far
-            else []
-        )
+        return [
+            f"column {column} is more than {FAR:g} deviations away from zero; standardize the "
+            "columns, for a quadratic energy loses such differences to rounding."
+            for column in far[:1]
+        ]
 
     @torch.no_grad()
     def center(self, mu: Tensor) -> None:

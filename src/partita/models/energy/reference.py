@@ -43,7 +43,7 @@ class UnitsReference:
 
 
 @dataclass(frozen=True)
-class FactorisedReference:
+class FactorizedReference:
     """Independent coordinates over a finite list of values, with ``offset`` nats of hidden states
     that see no input.
     """
