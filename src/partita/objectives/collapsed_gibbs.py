@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from partita.models.directed.dirichlet_process.kernels import Moments
 from partita.objectives.partition_chain import (
     ChainArrays,
     PartitionChain,
-    PartitionProblem,
-    Statistics,
+    Problem,
     gather,
 )
 from partita.runtime.threads import map_in_threads
@@ -39,20 +39,19 @@ class CollapsedGibbs(PartitionChain):
     """
 
     def advance(
-        self, problem: PartitionProblem, chains: ChainArrays, *, generator: torch.Generator
-    ) -> list[Statistics]:
+        self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
+    ) -> list[Moments]:
         return map_in_threads(
             self._sweep,
             [(problem, *chain) for chain in zip(chains.z, chains.alpha, chains.seeds, strict=True)],
         )
 
-    def _sweep(
-        self, problem: PartitionProblem, z: np.ndarray, alpha: float, seeds: np.ndarray
-    ) -> Statistics:
+    def _sweep(self, problem: Problem, z: np.ndarray, alpha: float, seeds: np.ndarray) -> Moments:
         from partita.models.directed.dirichlet_process.collapsed import sweep
 
-        sweep(problem.code, problem.prior, problem.table, problem.x, z, alpha, seeds[0])
-        clusters = gather(problem.kernel, problem.x, z)
+        target = problem.target
+        sweep(target, z, alpha, seeds[0])
+        clusters = gather(problem.kernel, target.x, z)
         if not self.moves:
             return clusters
-        return problem.split_or_merge(z, clusters, alpha, self.moves, seeds[1])
+        return split_or_merge(target, z, clusters, alpha, self.moves, LEARN, seeds[1])[0]

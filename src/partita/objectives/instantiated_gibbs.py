@@ -17,15 +17,17 @@ import torch
 from torch.distributions import Gamma
 
 from partita.core import rng
-from partita.models.directed.dirichlet_process.kernels import Clusters
+from partita.models.directed.dirichlet_process.kernels import Clusters, Moments
 from partita.objectives.partition_chain import (
     LEARN,
     ChainArrays,
     PartitionChain,
-    PartitionProblem,
-    Statistics,
+    Problem,
+    map_in_threads,
 )
 from partita.runtime.threads import map_in_threads
+
+Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]  # constants, centers and matrices of a chain
 
 
 @dataclass(frozen=True)
@@ -47,21 +49,25 @@ class InstantiatedGibbs(PartitionChain):
     fewest_moves = 1
 
     def advance(
-        self, problem: PartitionProblem, chains: ChainArrays, *, generator: torch.Generator
-    ) -> list[Statistics]:
+        self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
+    ) -> list[Moments]:
+        from partita.models.directed.dirichlet_process.split_merge import split_or_merge
+
         drawn = _weighted_parameters(problem, chains.clusters, generator)
         found = []
         for z, alpha, seeds, parameters in zip(
             chains.z, chains.alpha, chains.seeds, drawn, strict=True
         ):
-            clusters = _pass(problem.x, z, parameters, int(seeds[0]))
-            found.append(problem.split_or_merge(z, clusters, alpha, self.moves, seeds[1]))
+            target = problem.target
+            clusters = _pass(target.x, z, parameters, int(seeds[0]))
+            moved = split_or_merge(target, z, clusters, alpha, self.moves, LEARN, seeds[1])
+            found.append(moved[0])
         return found
 
 
 def _weighted_parameters(
-    problem: PartitionProblem, clusters: list[Statistics], generator: torch.Generator
-) -> Iterator[Statistics]:
+    problem: Problem, clusters: list[Moments], generator: torch.Generator
+) -> Iterator[Drawn]:
     """For every chain log pi_k plus the constant of K(. | theta_k), its centers and its matrices,
     all chains' clusters drawn at once.
     """
@@ -76,7 +82,7 @@ def _weighted_parameters(
     return zip(*(np.split(part.numpy(), ends) for part in parts), strict=True)
 
 
-def _pass(x: np.ndarray, z: np.ndarray, parameters: Statistics, seed: int) -> Statistics:
+def _pass(x: np.ndarray, z: np.ndarray, parameters: Drawn, seed: int) -> Moments:
     """Redraw every row's cluster; returns the clusters."""
     from partita.models.directed.dirichlet_process.instantiated import (
         CHUNK,

@@ -16,19 +16,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
-from torch.distributions import Bernoulli as Coins
-from torch.distributions import Chi2, Distribution, Normal
+from torch.distributions import Chi2
 
 from partita.core import rng
-from partita.errors import Unsupported
 from partita.models.directed.components.missing import patterns
-from partita.models.directed.dirichlet_process.kernels import (
-    Bernoulli,
-    Clusters,
-    Gaussian,
-    Kernel,
-    KnownScale,
-)
+from partita.models.directed.dirichlet_process.kernels import Clusters, Gaussian, Kernel
 
 DRAWS = 40  # posterior draws that are averaged, spread over those kept
 NUMBERS = 1 << 22  # rows x clusters x columns (x columns) at once
@@ -78,7 +70,7 @@ def _columns_filled(
     kernel: Kernel, mixed: Participants, x: Tensor, how: str, generator: Generator
 ) -> Tensor:
     """Where columns are independent given the cluster."""
-    law, seen = column_law(kernel, mixed.clusters), ~x.isnan()
+    law, seen = kernel.predictive(mixed.clusters), ~x.isnan()
     observed = torch.where(seen, x, 0.0)[:, None]
     # (N, P)
     score = mixed.log_weight + torch.where(seen[:, None], law.log_prob(observed), 0.0).sum(-1)
@@ -90,21 +82,6 @@ def _columns_filled(
         found = score.softmax(-1) @ law.mean
         found = (found > 0.5).to(x) if how == "mode" else found
     return torch.where(seen, x, found)
-
-
-def column_law(kernel: Kernel, clusters: Clusters) -> Distribution:
-    """The predictive of every column of every cluster, ``(P, D)``."""
-    if isinstance(kernel, KnownScale):
-        mean, variance = kernel.posterior(clusters)
-        return Normal(mean, (variance + kernel.parts(kernel.width)[0]).sqrt())
-    if isinstance(kernel, Bernoulli):
-        a, b = kernel.posterior(clusters)
-        return Coins(a / (a + b), validate_args=False)
-    raise Unsupported(
-        "impute cannot run on a DPMixture of multinomials: counts have no distribution until their "
-        "total is known. "
-        "Use MixtureDensity(component='poisson') instead."
-    )
 
 
 def _t_filled(
