@@ -15,6 +15,7 @@ Letters: N data, B rows, D columns, K components, r responsibilities (K, B).
 
 import warnings
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -36,14 +37,17 @@ SOFT = 0.1  # share of every cluster that is spread over all rows
 EMPTY = 1e-8  # share of the data below which a component counts as empty
 
 
-class Mixing(DirectedModel):
+Part = TypeVar("Part", bound=Component)
+
+
+class Mixing(DirectedModel, Generic[Part]):
     """K weighted components; ``logits`` (K,) are the unnormalized log weights."""
 
     capabilities = frozenset({Capability.LOG_PROB, Capability.MISSING, Capability.EM})
-    component: Component
+    component: Part
     logits: nn.Parameter
 
-    def hold(self, component: Component, device: torch.device) -> None:
+    def hold(self, component: Part, device: torch.device) -> None:
         """Take the components in, with equal weights."""
         self.component, self.support = component, component.support
         self.logits = nn.Parameter(torch.zeros(component.count, dtype=torch.float64, device=device))
@@ -89,10 +93,10 @@ class Mixing(DirectedModel):
         (theory/mixtures.md, eq. 10.2).
         """
         total: Statistics = {}
-        ready, log_weights = self.component.ready(), self.log_weights()[:, None]
+        ready, log_weights = self.component.ready(averaged=True), self.log_weights()[:, None]
         for index in self._blocks(x):
             rows = x[index].to(self.logits)
-            scores, kept = self.component.expected_scores(rows, ready)
+            scores, kept = self.component.scores(rows, ready)
             r, log_p = normalized(scores.add_(log_weights))
             w = None if weight is None else weight[index].to(r)
             r = r if w is None else r.mul_(w)

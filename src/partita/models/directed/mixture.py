@@ -31,7 +31,7 @@ COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
 COVARIANCES = ("full", "tied", "diagonal", "spherical")
 
 
-class Mixture(Mixing):
+class Mixture(Mixing[Component]):
     """K components of one family, in float64; fitted by :class:`partita.objectives.EM`.
 
     Arguments:

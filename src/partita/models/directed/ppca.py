@@ -27,7 +27,7 @@ Noise: TypeAlias = Annotated[str, one_of(*NOISES)]
 Prior: TypeAlias = Annotated[str | None, one_of(None, "ard")]
 
 
-class PPCA(Mixing):
+class PPCA(Mixing[Factors]):
     """One linear-Gaussian model, in float64.
 
     Arguments:
@@ -43,8 +43,6 @@ class PPCA(Mixing):
     >>> model.encode(model.draw(7, generator=g)).shape
     torch.Size([7, 2])
     """
-
-    component: Factors
 
     def __init__(
         self,
@@ -121,15 +119,13 @@ class PPCA(Mixing):
         return f"{name}({self.support.width}, {self.component.latent})"
 
 
-class MixturePPCA(Mixing):
+class MixturePPCA(Mixing[Factors]):
     """K linear-Gaussian models with weights; the arguments are those of :class:`PPCA`.
 
     >>> g = torch.Generator().manual_seed(0)
     >>> MixturePPCA(3, 5, 2, generator=g).draw(4, generator=g).shape
     torch.Size([4, 5])
     """
-
-    component: Factors
 
     def __init__(
         self,

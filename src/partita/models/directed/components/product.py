@@ -35,7 +35,7 @@ class ProductComponent(Component[list[object], list[object]]):
         self.blocks = nn.ModuleList(blocks.values())
         self.places = [places(laws)[law] for law in blocks]
 
-    def ready(self) -> list[object]:
+    def ready(self, *, averaged: bool = False) -> list[object]:
         return [block.ready() for block, _ in self._each()]
 
     def scores(self, x: Tensor, ready: list[object]) -> tuple[Tensor, list[object]]:
