@@ -409,7 +409,7 @@ class DirectedModel(Model):
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         """``n`` independent exact draws, ``(n, D)``."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, /, *more: Any, **named: Any) -> Tensor:
         return self.log_prob(x)  # type: ignore[operator]
 
 

@@ -142,7 +142,7 @@ class ConvDecoder(_Convolutional):
         self.blocks = nn.Sequential()
         following = (*channels[1:], channels[-1])
         for before, after, size in zip(channels, following, sizes[1:], strict=True):
-            self.blocks.append(nn.Upsample(size))
+            self.blocks.append(nn.Upsample(tuple(size)))
             self.blocks.extend(self._block(before, after, generator))
         self.blocks.append(
             convolution(channels[-1], depth, kernel, len(shape), generator=generator)

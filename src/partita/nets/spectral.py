@@ -62,7 +62,7 @@ def power_iteration(
     """
     check_count("power_iteration", "iterations", iterations)
     v, residual = v / v.norm().clamp_min(1e-30), math.inf
-    sigma = v.new_zeros(())
+    sigma, count = v.new_zeros(()), 0
     for count in range(1, iterations + 1):
         w = adjoint(apply(v))
         square = (v * w).sum()  # the Rayleigh quotient, sigma^2

@@ -14,12 +14,12 @@ row.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.distributions import Distribution, constraints
 from torch.func import functional_call
+from torch.types import _size
 
 from partita.core import rng
 from partita.core.checks import check_count, check_width
@@ -29,7 +29,7 @@ from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
 from partita.models.directed.decoded import Decoded
-from partita.models.directed.latent import LogTerms
+from partita.models.directed.latent import LogTerms, Plain
 from partita.models.directed.outputs import make_output
 from partita.nets import MLP
 from partita.nets.base import Activation
@@ -39,25 +39,16 @@ CELLS = 1 << 22  # states x rows x columns at once
 WATCHED = 32  # rows of a batch whose use of the bits is watched
 
 
-class Climbing(Distribution):
+class Climbing(Plain):
     """q(z | x) of all layers side by side: draws ``(*, M)``, each layer given the one below it."""
-
-    arg_constraints: dict[str, Any] = {}
-    has_rsample = False
 
     def __init__(self, q: Chain, widths: Sequence[int], rows: torch.Size) -> None:
         self.q, self.widths = q, list(widths)
         super().__init__(rows, torch.Size([sum(widths)]), validate_args=False)
 
-    @property
-    def support(self) -> Any:
-        return constraints.boolean
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        with torch.no_grad():
-            return torch.cat(
-                ancestral(self.q, torch.default_generator, tuple(sample_shape)).draws, -1
-            )
+    @torch.no_grad()
+    def sample(self, sample_shape: _size = ()) -> Tensor:
+        return torch.cat(ancestral(self.q, torch.default_generator, sample_shape).draws, -1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return log_prob(self.q, value.split(self.widths, -1))
@@ -114,14 +105,9 @@ class SigmoidBelief(Decoded):
             [MLP(units, below, **how) for below, units in zip(down, self.hidden, strict=False)]
         )
         self.prior = nn.Parameter(torch.zeros(self.hidden[-1], device=generator.device))
-        self.watch_latents(self.latent, generator.device)
+        self.watch_latents(sum(hidden), generator.device)
         exact = {Capability.LOG_PROB} if self.latent <= MOST_BITS else set()
         self.capabilities = Decoded.capabilities | {Capability.DISCRETE_LATENTS} | exact
-
-    @property
-    def latent(self) -> int:
-        """M."""
-        return sum(self.hidden)
 
     def proposal(self, x: Tensor) -> Chain:
         """q(z | x), layer by layer."""
@@ -131,8 +117,7 @@ class SigmoidBelief(Decoded):
 
     def held(self, q: Chain) -> Chain:
         """The same proposal with its parameters held: only what is drawn still moves it."""
-        first: Any = q[0](())
-        still = Bits(first.logits.detach())
+        still = Bits(cast(Bits, q[0](())).logits.detach())
         return (lambda _: still, *(_conditional(net, held=True) for net in list(self.encoders)[1:]))
 
     def posterior(self, x: Tensor) -> Climbing:
@@ -228,7 +213,7 @@ class SigmoidBelief(Decoded):
         nets = zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)
         above = [*(Bits(net(_signs(z))) for net, z in nets), Bits(self.prior)]
         parts = [
-            _each(q, z) - _each(p, z)
+            _each(cast(Bits, q).logits, z) - _each(p.logits, z)
             for q, p, z in zip(drawn.layers, above, drawn.draws, strict=True)
         ]
         return torch.cat(parts, -1)
@@ -250,6 +235,6 @@ def _conditional(net: nn.Module, held: bool = False) -> Callable[[Draws], Bits]:
     return lambda draws: Bits(functional_call(net, weights, (_signs(draws[-1]),)))
 
 
-def _each(layer: Any, z: Tensor) -> Tensor:
+def _each(logits: Tensor, z: Tensor) -> Tensor:
     """log p of every bit by itself, ``(*, H)``."""
-    return z * layer.logits - torch.nn.functional.softplus(layer.logits)
+    return z * logits - nn.functional.softplus(logits)

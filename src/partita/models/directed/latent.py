@@ -24,6 +24,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor
 from torch.distributions import Distribution, Independent, Normal
+from torch.distributions.constraints import Constraint
 
 from partita.core import rng
 from partita.core.protocols import Capability, DirectedModel
@@ -43,6 +44,14 @@ class LogTerms(NamedTuple):
     fit: Tensor  # log p(x | z)
     prior: Tensor  # log p(z)
     proposal: Tensor  # log q(z | x)
+
+
+class Plain(Distribution):
+    """A distribution without parameters of torch's kind."""
+
+    @property
+    def arg_constraints(self) -> dict[str, Constraint]:
+        return {}
 
 
 class LatentModel(DirectedModel):
@@ -105,6 +114,7 @@ class LatentModel(DirectedModel):
 
     def watch_latents(self, latent: int, device: torch.device) -> None:
         """Make room for the running mean of M numbers; NaN until something was seen."""
+        self.latent = latent
         self.register_buffer("carried", torch.full((latent,), torch.nan, device=device))
 
     def watch(self, kl: Tensor) -> None:
@@ -199,14 +209,7 @@ class GaussianLatents(LatentModel):
         "raise the weight of the divergence slowly (beta_warm_up), lower beta, or use fewer "
         "dimensions or a weaker decoder"
     )
-    latent: int
 
     @abstractmethod
-    def elbo_terms(
-        self, x: Tensor, lengths: Tensor | None = None, *, generator: Generator
-    ) -> tuple[Tensor, Tensor]:
+    def elbo_terms(self, x: Tensor, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and what each dimension carries, ``(B, M)``."""
-
-    def watch_latents(self, latent: int, device: torch.device) -> None:
-        self.latent = latent
-        super().watch_latents(latent, device)

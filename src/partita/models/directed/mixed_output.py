@@ -17,6 +17,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Poisson
+from torch.types import _size
 
 from partita.core import support as supports
 from partita.models.directed.autoregressive.emissions import LEAST_MEAN, MOST_LOG_RATE
@@ -140,8 +141,8 @@ class MixedColumns(Distribution):
         shape = (*parts[0].batch_shape[:-1], sum(map(len, at)))
         super().__init__(torch.Size(shape), validate_args=False)
 
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
-        drawn = [part.sample(sample_shape) for part in self.parts]
+    def sample(self, sample_shape: _size = ()) -> Tensor:
+        drawn = [part.sample(torch.Size(sample_shape)) for part in self.parts]
         floats = [x for x in drawn if x.is_floating_point()]  # all but categories
         like = floats[0] if floats else drawn[0].float()
         return joined([x.to(like) for x in drawn], self.places)

@@ -99,7 +99,7 @@ class Boltzmann(TwoValuedPairs):
         return torch.softmax(exponents if beta is None else beta[..., None] * exponents, -1)
 
     def field(self, x: Tensor) -> Field:
-        start = replace(self.reference(), offset=0.0).free_energy(x)
+        start = replace(self.product, offset=0.0).free_energy(x)
         ends = torch.stack([start, -super().exponent(x)], -1)
         return Field(x, torch.cat([ends, self._hidden_exponents(x)], -1))
 

@@ -12,13 +12,13 @@ Letters: N data, D visible, H hidden, K features, S hidden states.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Self
 
 import torch
 from torch import Generator, Tensor, nn
 
 from partita.core.checks import check_width
-from partita.core.protocols import Data, Field
+from partita.core.protocols import Data, Field, Settings
 from partita.core.support import Binary, Support
 from partita.errors import InputError, RunError, Unsupported, invalid
 from partita.models.energy.features import Feature, as_features
@@ -189,7 +189,7 @@ class MaxEnt(FromProduct):
             total += weight.to(total) @ phi.double()
         return low, high, total / len(data)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         rebuildable = (
             self.name is not None and self.hidden is None and isinstance(self.support, Binary)
         )
@@ -200,7 +200,7 @@ class MaxEnt(FromProduct):
         )
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: Generator) -> "MaxEnt":
+    def from_settings(cls, settings: Settings, *, generator: Generator) -> Self:
         if settings.get("features") is None:
             raise RunError(
                 "load: features must be named ones, such as 'pairwise'; got functions, which are "

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from partita.core.checks import check_categories, check_width
 from partita.core.constraints import Network
-from partita.core.protocols import Capability, Data, Field, Settings
+from partita.core.protocols import Capability, Data, Field, Reference, Settings
 from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
@@ -25,8 +25,6 @@ from partita.models.energy.paths import FromNormal, FromProduct
 from partita.models.energy.reference import (
     MOMENT_ROWS,
     Covariance,
-    FactorizedReference,
-    GaussianReference,
 )
 from partita.models.networked import Networked
 from partita.nets import MLP, build
@@ -147,8 +145,8 @@ class NeuralEnergy(Networked, FromProduct, FromNormal):
             return start + own, normal + along
         return start + beta * own, normal + beta[..., None] * along
 
-    def reference(self) -> FactorizedReference | GaussianReference:
-        return self.normal if self.real else super().reference()
+    def reference(self) -> Reference:
+        return self.normal if self.real else self.product
 
     @torch.no_grad()
     def initialize(self, data: Data, *, generator: Generator) -> None:

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from partita.core.protocols import Data, EnergyModel
+from partita.core.protocols import Data, EnergyModel, Reference
 from partita.models.energy.reference import (
     FactorizedReference,
     GaussianReference,
@@ -46,7 +46,12 @@ class FromProduct(EnergyModel):
         """Log of the number of hidden states, which see no input at the reference."""
         return 0.0
 
-    def reference(self) -> FactorizedReference:
+    def reference(self) -> Reference:
+        return self.product
+
+    @property
+    def product(self) -> FactorizedReference:
+        """The product with its hidden states."""
         values = self.support.values().to(self.reference_logits)
         return FactorizedReference(values, self.reference_logits, self.hidden_nats)
 

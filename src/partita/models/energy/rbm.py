@@ -12,11 +12,11 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.distributions import Bernoulli, Distribution
 from torch.nn import functional
 
@@ -38,6 +38,10 @@ def hidden_input(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
     return torch.addmm(c, x.reshape(-1, len(W)), W).view(*x.shape[:-1], len(c))
 
 
+class _Sum(FunctionCtx):
+    saved_tensors: tuple[Tensor, Tensor]
+
+
 class HiddenSum(torch.autograd.Function):
     r"""log of the sum over h of exp((c + W'x)'h), with its closed-form gradient V'H
     (theory/energy.md, eq. 2.6).
@@ -48,15 +52,15 @@ class HiddenSum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, W: Tensor, c: Tensor, a: Tensor | None) -> Tensor:
+    def forward(ctx: _Sum, x: Tensor, W: Tensor, c: Tensor, a: Tensor | None) -> Tensor:
         a = hidden_input(x, W, c) if a is None else a
         ctx.save_for_backward(x, torch.sigmoid(a))
         return functional.softplus(a).sum(-1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Any) -> tuple[None, Tensor, Tensor, None]:
-        (g,) = grads
+    def backward(ctx: _Sum, *grad_outputs: Tensor) -> tuple[None, Tensor, Tensor, None]:
+        (g,) = grad_outputs
         x, h = (t.reshape(-1, t.shape[-1]) for t in ctx.saved_tensors)
         g = g.reshape(-1)
         return None, x.mT @ (h * g[:, None]), g @ h, None
@@ -68,7 +72,7 @@ def hidden_sum(x: Tensor, W: Tensor, c: Tensor, a: Tensor | None = None) -> Tens
     """
     if x.requires_grad:
         return functional.softplus(hidden_input(x, W, c)).sum(-1)
-    return HiddenSum.apply(x, W, c, a)  # type: ignore[return-value]
+    return cast(Tensor, HiddenSum.apply(x, W, c, a))
 
 
 def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:

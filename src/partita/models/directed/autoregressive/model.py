@@ -54,7 +54,6 @@ class Autoregressive(DirectedModel):
     1.0
     """
 
-    support: Sequence
     capabilities = frozenset({Capability.LOG_PROB, Capability.ENDS})
 
     def __init__(
@@ -91,7 +90,7 @@ class Autoregressive(DirectedModel):
             "binary": lambda: Bits(width, size, hidden, generator=generator),
             "real": lambda: Values(width, size, hidden, components, generator=generator),
         }[element]()
-        self.support = Sequence(self.one.element, length)
+        self.support, self.length = Sequence(self.one.element, length), length
         like = torch.empty(0, device=generator.device)
         self.first = nn.Parameter(0.5 * rng.normal((width,), like, generator))
         self.places = (
@@ -134,7 +133,7 @@ class Autoregressive(DirectedModel):
         """
         start = self.first.new_zeros(check_count("draw", "n", n), 0)
         return self.extend(
-            start, self.support.L, temperature=temperature, top_p=top_p, generator=generator
+            start, self.length, temperature=temperature, top_p=top_p, generator=generator
         )
 
     @torch.no_grad()
@@ -184,7 +183,7 @@ class Autoregressive(DirectedModel):
         made = self.arguments
         return (
             f"Autoregressive({made['backbone']}, {made['layers']} x {made['width']}, "
-            f"{self.support.L} steps of {self.one.element})"
+            f"{self.length} steps of {self.one.element})"
         )
 
     def contexts(self, steps: Tensor) -> Tensor:
@@ -200,7 +199,7 @@ class Autoregressive(DirectedModel):
 
     def _as_steps(self, x: Tensor) -> Tensor:
         """``(*, l E) -> (*, l, E)``, at least one step and at most L."""
-        size, L = self.one.element.width, self.support.L
+        size, L = self.one.element.width, self.length
         if x.dim() == 0 or x.shape[-1] == 0 or x.shape[-1] % size or x.shape[-1] > L * size:
             remedy = "Cut it into windows, or build the model with a larger length."
             raise invalid(

@@ -133,7 +133,8 @@ class Coupling(Ordered, ABC):
     @property
     def sides(self) -> tuple[Tensor, Tensor]:
         """The columns A and the columns B."""
-        return self.order.split(self.sizes)  # type: ignore[return-value]
+        kept, moved = self.order.split(self.sizes)
+        return kept, moved
 
     @abstractmethod
     def move(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,10 +8,10 @@ Letters: N rows, D columns, K levels, R draws of the noise.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from partita.core import rng
@@ -45,7 +45,9 @@ class Dequantized(Rows):
     True
     """
 
-    def __init__(self, x: Any, levels: int, weight: Any = None, *, context: int = 0) -> None:
+    def __init__(
+        self, x: ArrayLike, levels: int, weight: ArrayLike | None = None, *, context: int = 0
+    ) -> None:
         super().__init__(x, weight, owner="Dequantized")
         self.levels = check_count("Dequantized", "levels", levels, 2)
         self.context = check_count("Dequantized", "context", context, 0)

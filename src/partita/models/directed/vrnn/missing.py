@@ -47,8 +47,8 @@ def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: Generator) -> T
     size, width = model.output.support.width, model.support.width
     if x.dim() != 2 or x.shape[1] != width:
         raise invalid("VRNN.fill", "x", f"have shape (*, {width})", tuple(x.shape))
-    out, k = x.to(model.like).clone(), particles(model.support.L)
-    rows = max(1, CELLS // (k * (width + model.support.L * model.latent)))
+    out, k = x.to(model.like).clone(), particles(model.length)
+    rows = max(1, CELLS // (k * (width + model.length * model.latent)))
     for index in x.isnan().any(-1).nonzero()[:, 0].split(rows):
         steps = out[index].unflatten(-1, (-1, size))
         out[index] = torch.where(

@@ -72,7 +72,6 @@ class VRNN(GaussianLatents):
     (torch.Size([6, 4]), torch.Size([4, 18]))
     """
 
-    support: Sequence
     capabilities = GaussianLatents.capabilities | {Capability.ENDS, Capability.FILTERS}
     forward_methods = ("filtered",)
 
@@ -98,7 +97,7 @@ class VRNN(GaussianLatents):
         self.parts = Parts(
             self.output, latent, hidden, features, cell, activation, generator=generator
         )
-        self.support = Sequence(self.output.support, length)
+        self.support, self.length = Sequence(self.output.support, length), length
 
     def forward(
         self, x: Tensor, k: int = 1, lengths: Tensor | None = None, *, generator: Generator
@@ -279,7 +278,7 @@ class VRNN(GaussianLatents):
         M)``.
         """
         state = self.parts.start(check_count("draw", "n", n), self.like)
-        x, z = go_on(self, state, self.support.L, generator=generator)
+        x, z = go_on(self, state, self.length, generator=generator)
         return x.flatten(1), z.flatten(1)
 
     @torch.no_grad()
@@ -327,7 +326,7 @@ class VRNN(GaussianLatents):
         made = self.arguments
         return (
             f"VRNN({made['cell']}, {made['hidden']} hidden, {made['latent']} latent, "
-            f"{self.support.L} steps of {self.output.support})"
+            f"{self.length} steps of {self.output.support})"
         )
 
     def _terms_at(self, x: Tensor, z: Tensor, lengths: Tensor | None) -> Terms:
