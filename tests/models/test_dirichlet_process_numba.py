@@ -81,7 +81,7 @@ def test_rows_taken_out_leave_what_was_there(name: str) -> None:
     count, mean, scatter = collapsed.accumulate(
         target.x[:5], np.zeros(5, np.int32), 1, kernel.scatters
     )
-    incremental.settle(target, float(count[0]), mean[0], scatter[0], stats[1])
+    incremental.settle_cluster(target, float(count[0]), mean[0], scatter[0], stats[1])
     found = [
         [incremental.log_predictive(target, i, 5, stats, k, work) for i in range(N)]
         for k in range(2)
@@ -126,7 +126,7 @@ def test_pieces_of_rows_that_repeat() -> None:
 
 def test_pooled_clusters_are_those_of_all_rows() -> None:
     x, z = RNG.normal(size=(50, D)) + 5, RNG.integers(0, 2, 50).astype(np.int32)
-    found = split_merge.pooled(collapsed.accumulate(x, z, 2, True))
+    found = split_merge.merged(collapsed.accumulate(x, z, 2, True))
     for one, other in zip(found, collapsed.accumulate(x, 0 * z, 1, True), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -149,7 +149,7 @@ def test_a_pass_gathers_its_clusters_and_holds_the_first_rows() -> None:
         before_zero = (np.arange(n) - offset) % n < first[0]
         assert (labels[~before_zero & ~np.isin(np.arange(n), rows)] == 0).all()
         for one, other in zip(
-            instantiated.gathered(*sums, center),
+            instantiated.moments_about(*sums, center),
             collapsed.accumulate(x, labels, K, True),
             strict=True,
         ):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from partita.models.directed.dirichlet_process.kernels import Moments
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments
 from partita.objectives.partition_chain import (
     ChainArrays,
     PartitionChain,
@@ -40,13 +40,15 @@ class CollapsedGibbs(PartitionChain):
 
     def advance(
         self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
-    ) -> list[Moments]:
+    ) -> list[ClusterMoments]:
         return map_in_threads(
             self._sweep,
             [(problem, *chain) for chain in zip(chains.z, chains.alpha, chains.seeds, strict=True)],
         )
 
-    def _sweep(self, problem: Problem, z: np.ndarray, alpha: float, seeds: np.ndarray) -> Moments:
+    def _sweep(
+        self, problem: Problem, z: np.ndarray, alpha: float, seeds: np.ndarray
+    ) -> ClusterMoments:
         from partita.models.directed.dirichlet_process.collapsed import sweep
 
         target = problem.target

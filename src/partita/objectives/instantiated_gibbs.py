@@ -17,7 +17,7 @@ import torch
 from torch.distributions import Gamma
 
 from partita.core import rng
-from partita.models.directed.dirichlet_process.kernels import Clusters, Moments
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments, Clusters
 from partita.objectives.partition_chain import (
     LEARN,
     ChainArrays,
@@ -50,7 +50,7 @@ class InstantiatedGibbs(PartitionChain):
 
     def advance(
         self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
-    ) -> list[Moments]:
+    ) -> list[ClusterMoments]:
         from partita.models.directed.dirichlet_process.split_merge import split_or_merge
 
         drawn = _weighted_parameters(problem, chains.clusters, generator)
@@ -66,7 +66,7 @@ class InstantiatedGibbs(PartitionChain):
 
 
 def _weighted_parameters(
-    problem: Problem, clusters: list[Moments], generator: torch.Generator
+    problem: Problem, clusters: list[ClusterMoments], generator: torch.Generator
 ) -> Iterator[Drawn]:
     """For every chain log pi_k plus the constant of K(. | theta_k), its centers and its matrices,
     all chains' clusters drawn at once.
@@ -82,12 +82,12 @@ def _weighted_parameters(
     return zip(*(np.split(part.numpy(), ends) for part in parts), strict=True)
 
 
-def _pass(x: np.ndarray, z: np.ndarray, parameters: Drawn, seed: int) -> Moments:
+def _pass(x: np.ndarray, z: np.ndarray, parameters: Drawn, seed: int) -> ClusterMoments:
     """Redraw every row's cluster; returns the clusters."""
     from partita.models.directed.dirichlet_process.instantiated import (
         CHUNK,
         first_rows,
-        gathered,
+        moments_about,
         reassign,
     )
 
@@ -102,4 +102,4 @@ def _pass(x: np.ndarray, z: np.ndarray, parameters: Drawn, seed: int) -> Moments
         ],
     )
     count, total, square = (np.sum(part, axis=0) for part in zip(*parts, strict=True))
-    return gathered(count, total, square, center)
+    return moments_about(count, total, square, center)

@@ -32,9 +32,9 @@ from partita.models.directed.dirichlet_process import (
 )
 from partita.models.directed.dirichlet_process.kernels import (
     INDEFINITE,
+    ClusterMoments,
     Clusters,
     Kernel,
-    Moments,
     Target,
 )
 from partita.models.directed.dirichlet_process.mixture import GROWING, check_partitions
@@ -84,7 +84,7 @@ class PartitionChain(Update[PartitionState]):
     @abstractmethod
     def advance(
         self, problem: "Problem", chains: "ChainArrays", *, generator: torch.Generator
-    ) -> list[Moments]:
+    ) -> list[ClusterMoments]:
         """One sweep of every chain over its labels, in place; returns the clusters of each."""
 
     def init(self, model: DPMixture, data: Data, *, generator: torch.Generator) -> PartitionState:
@@ -115,7 +115,7 @@ class PartitionChain(Update[PartitionState]):
     ) -> tuple[PartitionState, dict[str, Tensor]]:
         problem = PartitionProblem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
-        held = [Moments(*(part.numpy() for part in one)) for one in state.clusters]
+        held = [ClusterMoments(*(part.numpy() for part in one)) for one in state.clusters]
         arrays = ChainArrays(z, state.alpha.tolist(), held, _seeds(self.chains, generator))
         with definite():
             found = self.advance(problem, arrays, generator=generator)
@@ -176,7 +176,7 @@ class ChainArrays(NamedTuple):
 
     z: np.ndarray  # (C, n), changed in place
     alpha: list[float]
-    clusters: list[Moments]
+    clusters: list[ClusterMoments]
     seeds: np.ndarray  # (C, 2)
 
 
@@ -197,7 +197,7 @@ class PartitionProblem(NamedTuple):
         log_base = float(kernel.log_base(torch.from_numpy(x)).sum())
         return cls(kernel, Target(kernel.code, prior, table, x), log_base)
 
-    def log_evidence(self, clusters: Moments) -> float:
+    def log_evidence(self, clusters: ClusterMoments) -> float:
         """log p(x | partition) without the base terms."""
         from partita.models.directed.dirichlet_process.collapsed import log_evidence
 
@@ -268,7 +268,7 @@ def _chosen(model: DPMixture, kept: Tensor, chains: int) -> dict[str, Tensor]:
     return {**by_sweep, **by_cluster, "owner": number[owner // chains] * chains + owner % chains}
 
 
-def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> Moments:
+def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> ClusterMoments:
     """What the clusters of a partition hold."""
     from partita.models.directed.dirichlet_process.collapsed import accumulate
 
@@ -281,5 +281,5 @@ def _rows(data: Data, generator: torch.Generator) -> np.ndarray:
     )
 
 
-def _as_clusters(found: Moments) -> Clusters:
+def _as_clusters(found: ClusterMoments) -> Clusters:
     return Clusters(*map(torch.from_numpy, found))

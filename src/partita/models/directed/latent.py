@@ -194,7 +194,7 @@ def kl_between(
     )
 
 
-def normal(mean: Tensor, log_scale: Tensor) -> Distribution:
+def diagonal_normal(mean: Tensor, log_scale: Tensor) -> Distribution:
     """The distribution itself, whose draws are ``(*, M)``."""
     return Independent(Normal(mean, log_scale.exp(), validate_args=False), 1, validate_args=False)
 

@@ -130,7 +130,7 @@ class MixedOutput(Output):
         return numbers.split([part.outputs for part, _ in self._each()], -1)
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
-        return joined(parts, self.places)
+        return in_table_order(parts, self.places)
 
 
 class MixedColumns(Distribution):
@@ -145,10 +145,10 @@ class MixedColumns(Distribution):
         drawn = [part.sample(torch.Size(sample_shape)) for part in self.parts]
         floats = [x for x in drawn if x.is_floating_point()]  # all but categories
         like = floats[0] if floats else drawn[0].float()
-        return joined([x.to(like) for x in drawn], self.places)
+        return in_table_order([x.to(like) for x in drawn], self.places)
 
 
-def joined(parts: list[Tensor], at: list[list[int]]) -> Tensor:
+def in_table_order(parts: list[Tensor], at: list[list[int]]) -> Tensor:
     """Blocks of columns, ``(*, D_g)``, in the order of the table."""
     places = torch.tensor([place for columns in at for place in columns], device=parts[0].device)
     return torch.cat(parts, -1)[..., places.argsort()]

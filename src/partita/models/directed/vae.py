@@ -24,8 +24,8 @@ from partita.models.directed.decoded import Decoded
 from partita.models.directed.latent import (
     GaussianLatents,
     LogTerms,
+    diagonal_normal,
     kl_from_standard,
-    normal,
     normal_log_prob,
     standard_log_prob,
 )
@@ -122,7 +122,7 @@ class VAE(Networked, Decoded, GaussianLatents):
         return self.decoder(z)
 
     def posterior(self, x: Tensor) -> Distribution:
-        return normal(*self.encode(x))
+        return diagonal_normal(*self.encode(x))
 
     def log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
         """log p(x | z), ``(*, D), (*, M) -> (*)``."""

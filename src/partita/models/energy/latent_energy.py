@@ -26,7 +26,7 @@ from partita.core.protocols import Capability, Data, Field
 from partita.core.support import Real
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import check_growth
-from partita.models.energy.paths import FromNormal, between
+from partita.models.energy.paths import FromNormal, interpolated
 from partita.models.energy.reference import Covariance, GaussianReference
 from partita.models.networked import Networked
 from partita.nets import MLP
@@ -121,7 +121,7 @@ class LatentEnergy(Networked, FromNormal):
         inputs, own = (h * self.alpha(x)).sum(-1), self._quadratic(x)
         if beta is None:
             return own + inputs
-        return between(self.normal.free_energy(x), own, beta) + beta * inputs
+        return interpolated(self.normal.free_energy(x), own, beta) + beta * inputs
 
     def free_energy(self, x: Tensor) -> Tensor:
         """F(x), ``(*, D) -> (*)`` (eq. 30.4)."""
@@ -135,7 +135,7 @@ class LatentEnergy(Networked, FromNormal):
         assert field.input is not None
         own = self._quadratic(field.x)
         bent = functional.logsigmoid(beta[..., None] * field.input).sum(-1)
-        return between(self.normal.free_energy(field.x), own, beta) + bent
+        return interpolated(self.normal.free_energy(field.x), own, beta) + bent
 
     @torch.no_grad()
     def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
@@ -152,7 +152,7 @@ class LatentEnergy(Networked, FromNormal):
         bent = functional.logsigmoid(b * alpha).sum(-1)
         if beta is not None:
             start, normal = self.normal.slope(x)
-            own, slope = between(start, own, beta), between(normal, slope, beta, 1)
+            own, slope = interpolated(start, own, beta), interpolated(normal, slope, beta, 1)
         return own + bent, slope + along
 
     def hidden_given_visible(

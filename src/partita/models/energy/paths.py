@@ -21,7 +21,7 @@ from partita.models.energy.reference import (
 )
 
 
-def between(start: Tensor, end: Tensor, beta: Tensor | None, dims: int = 0) -> Tensor:
+def interpolated(start: Tensor, end: Tensor, beta: Tensor | None, dims: int = 0) -> Tensor:
     """``end``, or the point at ``beta`` on the line to it from ``start``; ``dims`` is the number of
     last dimensions that beta lacks.
     """
@@ -77,7 +77,7 @@ class FromProduct(EnergyModel):
         own = self.own_logits(x)
         if own is None:
             return super().conditional_logits(x, beta)
-        return between(self.reference_logits, own, beta, 2)
+        return interpolated(self.reference_logits, own, beta, 2)
 
     def site_energies(
         self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
@@ -85,7 +85,7 @@ class FromProduct(EnergyModel):
         own = self.site_logits(x, i)
         if own is None:
             return super().site_energies(x, i, values, beta)
-        logits = between(self.reference_logits[..., i, :], own, beta, 1)
+        logits = interpolated(self.reference_logits[..., i, :], own, beta, 1)
         chosen = torch.bucketize(values, self.support.values().to(values))
         return -logits[..., chosen].movedim(-1, 0)
 

@@ -23,7 +23,7 @@ from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.autoregressive.emissions import Sharpness
-from partita.models.directed.autoregressive.steps import Bits, Step, Token, Values
+from partita.models.directed.autoregressive.steps import BitColumns, RealColumns, Step, Token
 from partita.nets.base import Options
 from partita.nets.sequence import SequenceNet
 
@@ -87,8 +87,8 @@ class Autoregressive(DirectedModel):
         self.capabilities = self.capabilities | {Capability.DROPS} if dropout else self.capabilities
         self.one: Step = {
             "categorical": lambda: Token(width, states, generator=generator),
-            "binary": lambda: Bits(width, size, hidden, generator=generator),
-            "real": lambda: Values(width, size, hidden, components, generator=generator),
+            "binary": lambda: BitColumns(width, size, hidden, generator=generator),
+            "real": lambda: RealColumns(width, size, hidden, components, generator=generator),
         }[element]()
         self.support, self.length = Sequence(self.one.element, length), length
         like = torch.empty(0, device=generator.device)

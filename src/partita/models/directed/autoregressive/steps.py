@@ -125,7 +125,7 @@ class Columns(Step):
         return x
 
 
-class Bits(Columns):
+class BitColumns(Columns):
     """E zeros and ones."""
 
     def __init__(self, width: int, size: int, hidden: int, *, generator: Generator) -> None:
@@ -137,7 +137,7 @@ class Bits(Columns):
         self.net.last.layer.bias.copy_(p.logit())
 
 
-class Values(Columns):
+class RealColumns(Columns):
     """E real numbers, each a mixture of normals; standardized by training data inside the
     model.
     """

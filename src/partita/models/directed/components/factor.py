@@ -30,10 +30,10 @@ from partita.models.directed.components.base import (
     observed,
 )
 from partita.models.directed.components.linear import (
-    canonical,
+    canonical_loadings,
     over,
     over_columns,
-    solve,
+    solve_factor,
     times,
     weighted,
 )
@@ -58,7 +58,7 @@ class Common(NamedTuple):
 Shared: TypeAlias = tuple[bool, Common]
 
 
-class Latent(NamedTuple):
+class LatentPosterior(NamedTuple):
     """What an E-step keeps of its rows."""
 
     mean: Tensor  # (K, d, B): E[z | x]
@@ -67,7 +67,7 @@ class Latent(NamedTuple):
     x: Tensor  # (D, B) about the origin, zero where missing
 
 
-class Factors(Located[Shared, Latent]):
+class Factors(Located[Shared, LatentPosterior]):
     """Loadings ``loadings`` (K, D, d), means ``location`` (K, D), noise variances
     exp(``log_noise``), (K, 1) or (K, D).
     """
@@ -133,7 +133,7 @@ class Factors(Located[Shared, Latent]):
         exact = not (averaged and self.ard)
         return exact, self._common(None, exact)
 
-    def scores(self, x: Tensor, ready: Shared) -> tuple[Tensor, Latent]:
+    def scores(self, x: Tensor, ready: Shared) -> tuple[Tensor, LatentPosterior]:
         """log p_k(x) by Woodbury's identity and the determinant lemma."""
         (exact, complete), x = ready, x - self.origin
         mask, x = observed(x) if x.isnan().any() else (None, x.mT.contiguous())
@@ -141,10 +141,10 @@ class Factors(Located[Shared, Latent]):
             complete if mask is None else self._common(mask, exact)
         )
         drive = scaled[:, :-1] @ x - cross.mT  # (K, d, B): V' Psi^-1 (x - mu)
-        half = solve(factor, drive)
+        half = solve_factor(factor, drive)
         quadratic = inverse @ (x * x) - 2 * (scaled[:, -1] @ x) + square - half.square().sum(1)
-        mean = solve(factor, half, transpose=True)
-        return -0.5 * (log_det + quadratic), Latent(mean, factor, mask, x)
+        mean = solve_factor(factor, half, transpose=True)
+        return -0.5 * (log_det + quadratic), LatentPosterior(mean, factor, mask, x)
 
     def _common(self, mask: Tensor | None, exact: bool) -> Common:
         noise, (G, cross, square) = self.noise(), self._gram(mask, exact)
@@ -158,7 +158,7 @@ class Factors(Located[Shared, Latent]):
         log_det = log_det + over(mask, (2 * math.pi * noise).log())
         return Common(1 / noise, self.weights().mT / noise[:, None], factor, cross, square, log_det)
 
-    def statistics(self, r: Tensor, kept: Latent) -> Statistics:
+    def statistics(self, r: Tensor, kept: LatentPosterior) -> Statistics:
         return self.sums(r, kept.mean, torch.cholesky_inverse(kept.factor), kept.mask, kept.x)
 
     def sums(
@@ -212,7 +212,7 @@ class Factors(Located[Shared, Latent]):
 
     def _set_weights(self, w: Tensor, S: Tensor | None, zz: Tensor | None) -> None:
         """Loadings, in canonical coordinates where those of z are free."""
-        w, S = (w, S) if zz is None else canonical(w, S, zz)
+        w, S = (w, S) if zz is None else canonical_loadings(w, S, zz)
         self.loadings.copy_(w[..., :-1])
         self.location.copy_(w[..., -1] + self.origin)
         if S is not None:

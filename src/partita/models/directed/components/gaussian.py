@@ -108,7 +108,7 @@ class FullGaussian(Located[tuple[Tensor, Tensor], Tensor | Conditionals]):
         if isinstance(kept, Conditionals):
             n, s, S = kept.moments(r, self.origin, one)
         else:
-            n, s, S = moments(r, kept, one)
+            n, s, S = weighted_moments(r, kept, one)
         if self.narrow:
             return {"t": torch.cat([n[:, None], s, packed(S)], 1)}
         return {"n": n, "s": s, "S": S}
@@ -192,7 +192,7 @@ def floored_cholesky(covariance: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     return torch.linalg.cholesky(covariance), held
 
 
-def moments(r: Tensor, x: Tensor, one: bool) -> tuple[Tensor, Tensor, Tensor]:
+def weighted_moments(r: Tensor, x: Tensor, one: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of 1, x and x x' under responsibilities, ``(K, B), (D, B) -> (K,), (K, D), (K, D, D)``;
     the last over components as ``one``.
     """

@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.models.directed.components.base import Component, Statistics
-from partita.models.directed.mixed_output import joined
+from partita.models.directed.mixed_output import in_table_order
 from partita.tables.column_kinds import Law, places, support_of
 
 
@@ -100,4 +100,4 @@ class ProductComponent(Component[list[object], list[object]]):
         return list(zip(cast(list[Component], list(self.blocks)), self.places, strict=True))
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
-        return joined(parts, self.places)
+        return in_table_order(parts, self.places)

@@ -17,17 +17,17 @@ from partita.models.directed.dirichlet_process.incremental import (
     log_marginal,
     log_predictive,
     move_row,
-    settle,
+    settle_cluster,
     stat_size,
 )
-from partita.models.directed.dirichlet_process.kernels import Moments, Target
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments, Target
 from partita.runtime.numba_cache import njit
 
 ROOM = 16  # clusters that fit before the arrays grow
 
 
 @njit(cache=True, nogil=True)
-def accumulate(x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool) -> Moments:
+def accumulate(x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool) -> ClusterMoments:
     """What every cluster holds, by Welford's recursion."""
     n, D = x.shape
     count, mean = np.zeros(clusters, np.int64), np.zeros((clusters, D))
@@ -42,15 +42,15 @@ def accumulate(x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool) -> M
             for a in range(D):
                 for b in range(D):
                     scatter[k, a, b] += old[a] * (x[i, b] - mean[k, b])
-    return Moments(count, mean, scatter)
+    return ClusterMoments(count, mean, scatter)
 
 
 @njit(cache=True)
-def settle_all(target: Target, clusters: Moments, room: int) -> np.ndarray:
+def settle_all(target: Target, clusters: ClusterMoments, room: int) -> np.ndarray:
     """The rows of all clusters and, last, that of an empty one, ``(room + 1, G)``."""
     stats = np.empty((room + 1, stat_size(target.kind, target.x.shape[1])))
     for k in range(len(clusters.count)):
-        settle(target, clusters.count[k], clusters.mean[k], clusters.scatter[k], stats[k])
+        settle_cluster(target, clusters.count[k], clusters.mean[k], clusters.scatter[k], stats[k])
     stats[room] = settle_nothing(target)
     return stats
 
@@ -60,7 +60,7 @@ def settle_nothing(target: Target) -> np.ndarray:
     """The row of a cluster without members, ``(G,)``."""
     D = target.x.shape[1]
     stat = np.empty(stat_size(target.kind, D))
-    settle(target, 0, np.zeros(D), np.zeros((D, D)), stat)
+    settle_cluster(target, 0, np.zeros(D), np.zeros((D, D)), stat)
     return stat
 
 
@@ -79,7 +79,7 @@ def sweep(target: Target, z: np.ndarray, alpha: float, seed: int) -> None:
         for k in range(K):
             weight[k] = log_predictive(target, i, int(count[names[k]]), stats, int(names[k]), work)
         weight[K] = log_alpha + log_predictive(target, i, 0, stats, len(count), work)
-        k = choose(weight, K + 1)
+        k = choose_by_weight(weight, K + 1)
         if k == K:
             if len(count) == K:
                 count, stats, names, weight = _grow(count, stats, names)
@@ -136,7 +136,7 @@ def _rebuild(target: Target, z: np.ndarray, k: int, stat: np.ndarray) -> None:
     count, mean, scatter = accumulate(
         target.x[members], np.zeros(len(members), np.int64), 1, target.kind == GAUSSIAN
     )
-    settle(target, count[0], mean[0], scatter[0], stat)
+    settle_cluster(target, count[0], mean[0], scatter[0], stat)
 
 
 @njit(cache=True)
@@ -156,7 +156,7 @@ def _grow(
 
 
 @njit(cache=True)
-def choose(weight: np.ndarray, size: int) -> int:
+def choose_by_weight(weight: np.ndarray, size: int) -> int:
     """A number below ``size`` with probability proportional to exp(weight), which is used up."""
     top = weight[0]
     for k in range(1, size):
@@ -173,7 +173,7 @@ def choose(weight: np.ndarray, size: int) -> int:
 
 
 @njit(cache=True)
-def log_evidence(target: Target, clusters: Moments) -> float:
+def log_evidence(target: Target, clusters: ClusterMoments) -> float:
     """log p(x | partition), base terms left out: the sum of the clusters' log marginals."""
     K = len(clusters.count)
     stats, total = settle_all(target, clusters, K), 0.0

@@ -56,7 +56,7 @@ def constants(kind: int, prior: np.ndarray, width: int, n: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def settle(
+def settle_cluster(
     target: Target, count: float, mean: np.ndarray, scatter: np.ndarray, stat: np.ndarray
 ) -> None:
     """Fill ``stat`` from a cluster's count, mean ``(D,)`` and scatter ``(D, D)`` about its mean

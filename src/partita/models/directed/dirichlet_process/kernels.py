@@ -40,7 +40,7 @@ class Clusters(NamedTuple):
 
 
 # machine code on disk is kept under the names of these two: moved, they make it unreadable
-class Moments(NamedTuple):
+class ClusterMoments(NamedTuple):
     """The same as numba reads them."""
 
     count: np.ndarray

@@ -26,27 +26,27 @@ from partita.models.directed.dirichlet_process.incremental import (
     log_marginal,
     log_predictive,
     move_row,
-    settle,
+    settle_cluster,
 )
-from partita.models.directed.dirichlet_process.kernels import Moments, Target
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments, Target
 from partita.runtime.numba_cache import njit
 
 
 @njit(cache=True)
-def chosen(clusters: Moments, which: np.ndarray) -> Moments:
+def chosen(clusters: ClusterMoments, which: np.ndarray) -> ClusterMoments:
     """Some of the clusters."""
-    return Moments(clusters.count[which], clusters.mean[which], clusters.scatter[which])
+    return ClusterMoments(clusters.count[which], clusters.mean[which], clusters.scatter[which])
 
 
 @njit(cache=True)
-def put(clusters: Moments, a: int, other: Moments) -> None:
+def put(clusters: ClusterMoments, a: int, other: ClusterMoments) -> None:
     """Put the first of other clusters in the place of cluster a."""
     clusters.count[a], clusters.mean[a] = other.count[0], other.mean[0]
     clusters.scatter[a] = other.scatter[0]
 
 
 @njit(cache=True)
-def pooled(clusters: Moments) -> Moments:
+def merged(clusters: ClusterMoments) -> ClusterMoments:
     """Two clusters as one."""
     count, mean, scatter = clusters
     D, total = mean.shape[1], count[0] + count[1]
@@ -58,15 +58,15 @@ def pooled(clusters: Moments) -> Moments:
         for a in range(D):
             for b in range(D):
                 both[a, b] += share * apart[a] * apart[b]
-    return Moments(np.array([total]), middle.reshape(1, D), np.expand_dims(both, 0))
+    return ClusterMoments(np.array([total]), middle.reshape(1, D), np.expand_dims(both, 0))
 
 
 @njit(cache=True)
-def log_weight(target: Target, alpha: float, clusters: Moments, empty: np.ndarray) -> float:
+def log_weight(target: Target, alpha: float, clusters: ClusterMoments, empty: np.ndarray) -> float:
     """What these clusters add to log p(z) + log p(x | z)."""
     (count, mean, scatter), total, stat = clusters, 0.0, np.empty_like(empty)
     for k in range(len(count)):
-        settle(target, count[k], mean[k], scatter[k], stat)
+        settle_cluster(target, count[k], mean[k], scatter[k], stat)
         marginal = log_marginal(target, count[k], stat, empty)
         total += math.log(alpha) + math.lgamma(count[k]) + marginal
     return total
@@ -154,7 +154,7 @@ def _allocate_block(
 @njit(cache=True)
 def two_sides(
     target: Target, rows: np.ndarray, side: np.ndarray, seeds: tuple[int, int]
-) -> Moments:
+) -> ClusterMoments:
     """What both sides hold, seeds included, summed about the seeds."""
     x, scatters = target.x, target.kind == GAUSSIAN
     D = x.shape[1]
@@ -175,7 +175,7 @@ def two_sides(
         mean[s] = x[seeds[s]] + total[s] / count[s]
         if scatters:
             square[s] -= total[s].reshape(D, 1) * total[s].reshape(1, D) / count[s]
-    return Moments(count, mean, square)
+    return ClusterMoments(count, mean, square)
 
 
 @njit(cache=True)
@@ -195,12 +195,12 @@ def _members(
 def split_or_merge(
     target: Target,
     z: np.ndarray,
-    clusters: Moments,
+    clusters: ClusterMoments,
     alpha: float,
     moves: int,
     learn: int,
     seed: int,
-) -> tuple[Moments, int]:
+) -> tuple[ClusterMoments, int]:
     """Propose ``moves`` times; ``z`` changes in place. Returns what all clusters hold and how many
     were accepted.
     """
@@ -219,7 +219,7 @@ def split_or_merge(
                 z[rows[side == 1]] = len(clusters.count)
                 z[j] = len(clusters.count)
                 put(clusters, a, sides)
-                clusters = Moments(
+                clusters = ClusterMoments(
                     np.append(clusters.count, sides.count[1:]),
                     np.concatenate((clusters.mean, sides.mean[1:])),
                     np.concatenate((clusters.scatter, sides.scatter[1:])),
@@ -227,7 +227,7 @@ def split_or_merge(
                 accepted += 1
             continue
         before = chosen(clusters, np.array([a, b]))
-        both = pooled(before)
+        both = merged(before)
         gain = log_weight(target, alpha, both, empty)
         gain -= log_weight(target, alpha, before, empty)
         if log_u < gain:
@@ -240,7 +240,7 @@ def split_or_merge(
 
 
 @njit(cache=True)
-def drop_cluster(z: np.ndarray, a: int, b: int, clusters: Moments) -> Moments:
+def drop_cluster(z: np.ndarray, a: int, b: int, clusters: ClusterMoments) -> ClusterMoments:
     """Rows of b become a's; the last cluster takes b's place."""
     last = len(clusters.count) - 1
     for row in range(len(z)):

@@ -17,12 +17,17 @@ import torch
 
 from partita.models.directed.dirichlet_process.collapsed import accumulate, settle_nothing
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN
-from partita.models.directed.dirichlet_process.kernels import Clusters, Kernel, Moments, Target
+from partita.models.directed.dirichlet_process.kernels import (
+    ClusterMoments,
+    Clusters,
+    Kernel,
+    Target,
+)
 from partita.models.directed.dirichlet_process.split_merge import (
     chosen,
     drop_cluster,
     log_weight,
-    pooled,
+    merged,
     put,
 )
 from partita.runtime.numba_cache import njit
@@ -80,7 +85,7 @@ def join(target: Target, z: np.ndarray, alpha: float) -> None:
     while len(gain) > 1 and gain.max() > 0:
         best = int(gain.argmax())
         a, b, last = best // len(gain), best % len(gain), len(gain) - 1
-        put(clusters, a, pooled(chosen(clusters, np.array([a, b]))))
+        put(clusters, a, merged(chosen(clusters, np.array([a, b]))))
         clusters = drop_cluster(z, a, b, clusters)
         gain[b], gain[:, b] = gain[last].copy(), gain[:, last].copy()
         gain = gain[:last, :last].copy()
@@ -90,12 +95,14 @@ def join(target: Target, z: np.ndarray, alpha: float) -> None:
 
 
 @njit(cache=True)
-def _gains_with(target: Target, alpha: float, clusters: Moments, a: int, gain: np.ndarray) -> None:
+def _gains_with(
+    target: Target, alpha: float, clusters: ClusterMoments, a: int, gain: np.ndarray
+) -> None:
     """What joining cluster a with each other one would gain, into ``gain``'s row and column a."""
     empty = settle_nothing(target)
     for b in range(len(clusters.count)):
         if b != a:
             pair = chosen(clusters, np.array([a, b]))
-            found = log_weight(target, alpha, pooled(pair), empty)
+            found = log_weight(target, alpha, merged(pair), empty)
             found -= log_weight(target, alpha, pair, empty)
             gain[a, b] = gain[b, a] = found

@@ -92,7 +92,9 @@ def _resampled(
     if not bool(poor.any()):
         return state, log_w, log_p
     own = torch.arange(k, device=log_w.device)[:, None]
-    drawn = independent(known, k, generator) if first_stays else systematic(known, generator)
+    drawn = (
+        independent(known, k, generator) if first_stays else systematic_particles(known, generator)
+    )
     if first_stays:
         drawn[0] = 0
     parent = torch.where(poor, drawn, own)
@@ -105,7 +107,7 @@ def effective(log_w: Tensor) -> Tensor:
     return torch.exp(2 * torch.logsumexp(log_w, 0) - torch.logsumexp(2 * log_w, 0))
 
 
-def systematic(log_w: Tensor, generator: Generator) -> Tensor:
+def systematic_particles(log_w: Tensor, generator: Generator) -> Tensor:
     """k particles of each row at even distances along their weights, ``(k, B) -> (k, B)``: each k w
     times on average, with less noise.
     """

@@ -57,7 +57,7 @@ def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: Generator) -> T
     return out
 
 
-def smoothed(model: "VRNN", steps: Tensor, generator: Generator) -> Tensor:
+def smoothed_latents(model: "VRNN", steps: Tensor, generator: Generator) -> Tensor:
     """Latent values of each row after some sweeps, ``(B, T, E) -> (B, T, M)``; steps beyond the end
     of a row are NaN.
     """

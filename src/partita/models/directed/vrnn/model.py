@@ -28,9 +28,9 @@ from partita.errors import invalid
 from partita.models.directed.latent import GaussianLatents, LogTerms, kl_between, normal_log_prob
 from partita.models.directed.outputs import make_output
 from partita.models.directed.vrnn.filtering import chosen_state, filtered, go_on
-from partita.models.directed.vrnn.missing import fill_steps, smoothed
+from partita.models.directed.vrnn.missing import fill_steps, smoothed_latents
 from partita.models.directed.vrnn.parts import CELLS, Parts
-from partita.models.directed.vrnn.paths import Path, PathPosterior, as_steps
+from partita.models.directed.vrnn.paths import PathPosterior, Trajectory, as_steps
 from partita.nets.base import Activation
 
 LIKELIHOODS = {"binary": "bernoulli", "real": "gaussian"}
@@ -153,13 +153,13 @@ class VRNN(GaussianLatents):
         steps, there = as_steps(self, x, lengths)
         return self.terms_along(self.follow(steps, k, z, generator=generator), steps, there)
 
-    def terms_along(self, path: Path, steps: Tensor, there: Tensor) -> Terms:
+    def terms_along(self, path: Trajectory, steps: Tensor, there: Tensor) -> Terms:
         """The terms of a path, for all its steps at once."""
         terms = self._along(path, steps, there)
         self.watch(terms.kl.sum((0, 1, 2)) / (terms.kl.shape[1] * there.sum()))
         return terms
 
-    def _along(self, path: Path, steps: Tensor, there: Tensor) -> Terms:
+    def _along(self, path: Trajectory, steps: Tensor, there: Tensor) -> Terms:
         mask, prior = there.mT[:, None], self.parts.prior_of(path.h)  # (T, 1, B)
         numbers = self.parts.numbers_of(path.felt, path.h)
         fit = self.output.log_prob(numbers, steps.transpose(0, 1)[:, None]).sum(-1)
@@ -178,7 +178,7 @@ class VRNN(GaussianLatents):
         first: Tensor | None = None,
         *,
         generator: Generator | None,
-    ) -> Path:
+    ) -> Trajectory:
         """The recurrence, from its start or from ``state``, along k draws from q, or ``blind`` to
         the step itself from the prior, along ``given`` z ``(B, T, M)``, or, without a generator,
         along the means of q; the first of k along values ``first`` (B, T, M).
@@ -203,7 +203,7 @@ class VRNN(GaussianLatents):
         z, felt, h, mean, log_scale = (
             torch.stack(each).unflatten(1, (k, B)) for each in zip(*found, strict=True)
         )
-        return Path(z, felt, h, mean, log_scale, state)
+        return Trajectory(z, felt, h, mean, log_scale, state)
 
     def log_joint(self, x: Tensor, z: Tensor, lengths: Tensor | None = None) -> Tensor:
         """log p(x, z), ``(B, l E), (B, l M) -> (B,)``; latent values beyond the end of a row do not
@@ -235,7 +235,7 @@ class VRNN(GaussianLatents):
         particle Gibbs come to it.
         """
         steps, there = as_steps(self, x.repeat(k, 1), None)
-        z = smoothed(self, steps.masked_fill(~there[..., None], torch.nan), generator)
+        z = smoothed_latents(self, steps.masked_fill(~there[..., None], torch.nan), generator)
         return z.flatten(1).unflatten(0, (k, -1))
 
     def live(self, x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from partita.models.directed.vrnn.model import VRNN
 
 
-class Path(NamedTuple):
+class Trajectory(NamedTuple):
     """What a pass of k draws for each row found, step by step."""
 
     z: Tensor  # (T, k, B, M)
