@@ -7,8 +7,6 @@ Its density is not known, and where L < D there is none; it is judged by two-sam
 Letters: B batch, D visible, L latent.
 """
 
-from copy import deepcopy
-
 import torch
 from torch import Generator, Tensor, nn
 
@@ -17,8 +15,7 @@ from partita.core.checks import check_module
 from partita.core.constraints import Size, Sizes
 from partita.core.protocols import Capability, DirectedModel
 from partita.core.support import Real
-from partita.errors import invalid
-from partita.models.networked import Networked
+from partita.models.networked import Networked, check_maps
 from partita.nets import MLP
 from partita.nets.base import Activation
 
@@ -59,11 +56,7 @@ class GAN(Networked, DirectedModel):
             net = MLP(latent, visible, widths=widths, activation=activation, generator=generator)
         self.net = net
         check_module("GAN", "net", self.net)
-        with torch.no_grad():
-            # of a copy: a look moves nothing
-            shape = deepcopy(self.net).eval()(self.like.new_zeros(2, latent)).shape
-        if shape != (2, visible):
-            raise invalid("GAN", "net", f"map (2, {latent}) to (2, {visible})", tuple(shape))
+        check_maps("GAN", "net", net, latent, visible, self.like)
 
     def forward(self, z: Tensor) -> Tensor:
         """G(z), ``(*, L) -> (*, D)``."""

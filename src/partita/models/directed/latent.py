@@ -165,6 +165,16 @@ def draw_latent(q: Distribution, k: int, generator: Generator) -> Tensor:
     return rng.draw(base, generator, (k,))
 
 
+def draw_normal(
+    mean: Tensor, log_scale: Tensor, generator: Generator, k: int | None = None
+) -> Tensor:
+    """A draw of N(mu, sigma^2), or ``k`` of them, ``(*, M) -> (*, M)`` or ``(k, *, M)``; gradients
+    flow through it.
+    """
+    shape = mean.shape if k is None else (k, *mean.shape)
+    return mean + log_scale.exp() * rng.normal(shape, mean, generator)
+
+
 def normal_log_prob(z: Tensor, mean: Tensor, log_scale: Tensor) -> Tensor:
     """log N(z; mu, sigma^2), summed over dimensions, ``(*, M) -> (*)``."""
     return (-0.5 * ((z - mean) * torch.exp(-log_scale)).square() - log_scale - HALF_LOG_2PI).sum(-1)

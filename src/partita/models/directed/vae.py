@@ -9,7 +9,6 @@ Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
 """
 
 from collections.abc import Sequence
-from copy import deepcopy
 
 import torch
 from torch import Generator, Tensor, nn
@@ -25,19 +24,20 @@ from partita.models.directed.latent import (
     GaussianLatents,
     LogTerms,
     diagonal_normal,
+    draw_normal,
     kl_from_standard,
     normal_log_prob,
     standard_log_prob,
 )
 from partita.models.directed.mixed_output import MixedOutput
 from partita.models.directed.outputs import Output, make_output
-from partita.models.networked import Networked
+from partita.models.networked import Networked, check_maps
 from partita.nets import MLP, ConvDecoder, ConvNet
 from partita.nets.base import Activation
 from partita.tables.column_kinds import Law, Laws
 
-# what a module raises that does not take what it is given
-UNFIT = (RuntimeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+SIDE_BY_SIDE = "Means and log deviations side by side."
+AS_MANY = "As many numbers as the likelihood takes."
 
 
 class VAE(Networked, Decoded, GaussianLatents):
@@ -109,8 +109,9 @@ class VAE(Networked, Decoded, GaussianLatents):
             encoder = made[0] if encoder is None else encoder
             decoder = made[1] if decoder is None else decoder
         self.encoder, self.decoder = encoder, decoder
-        _check_maps("encoder", encoder, self.output.inputs, 2 * latent, self.like)
-        _check_maps("decoder", decoder, latent, self.output.outputs, self.like)
+        inputs, outputs = self.output.inputs, self.output.outputs
+        check_maps("VAE", "encoder", encoder, inputs, 2 * latent, self.like, SIDE_BY_SIDE)
+        check_maps("VAE", "decoder", decoder, latent, outputs, self.like, AS_MANY)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Means and log deviations of q(z | x), ``(*, D) -> (*, M), (*, M)``."""
@@ -145,14 +146,14 @@ class VAE(Networked, Decoded, GaussianLatents):
         exact, ``(B, M)``.
         """
         mean, log_scale = self.encode(x)
-        z = _draw(mean, log_scale, mean.shape, generator)
+        z = draw_normal(mean, log_scale, generator)
         kl = kl_from_standard(mean, log_scale)
         self.watch(kl.mean(0))
         return self.log_likelihood(x, z), kl
 
     def log_weights(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         mean, log_scale = self.encode(x)
-        z = _draw(mean, log_scale, (k, *mean.shape), generator)
+        z = draw_normal(mean, log_scale, generator, k)
         self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
         return self.log_joint(x, z) - normal_log_prob(z, mean, log_scale)
 
@@ -161,7 +162,7 @@ class VAE(Networked, Decoded, GaussianLatents):
         of the weight once more (eq. 41.8).
         """
         mean, log_scale = self.encode(x)
-        z = _draw(mean, log_scale, (k, *mean.shape), generator)
+        z = draw_normal(mean, log_scale, generator, k)
         self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
         log_w = self.log_joint(x, z) - normal_log_prob(z, mean.detach(), log_scale.detach())
         if z.requires_grad:
@@ -191,10 +192,6 @@ def _check_laws(laws: Sequence[Law] | None, visible: int) -> Sequence[Law]:
     return laws
 
 
-def _draw(mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: Generator) -> Tensor:
-    return mean + log_scale.exp() * rng.normal(shape, mean, generator)
-
-
 def _perceptrons(
     output: Output, latent: int, widths: Sequence[int], activation: str, generator: Generator
 ) -> tuple[MLP, MLP]:
@@ -215,27 +212,3 @@ def _convolutions(
     return encoder, ConvDecoder(
         latent, image, depth=output.blocks, channels=channels[::-1], generator=generator
     )
-
-
-def _check_maps(name: str, net: nn.Module, inputs: int, outputs: int, like: Tensor) -> None:
-    """A network takes in and gives what the model needs; a copy of it is tried on two rows of
-    zeros, so that nothing in it moves.
-    """
-    remedy = (
-        "Means and log deviations side by side."
-        if name == "encoder"
-        else "As many numbers as the likelihood takes."
-    )
-    try:
-        with torch.no_grad():
-            shape = tuple(deepcopy(net).eval()(like.new_zeros(2, inputs)).shape)
-    except UNFIT as error:
-        raise invalid(
-            "VAE",
-            name,
-            f"map (2, {inputs}) to (2, {outputs})",
-            f"an error ({str(error).splitlines()[0]})",
-            remedy,
-        ) from None
-    if shape != (2, outputs):
-        raise invalid("VAE", name, f"map (2, {inputs}) to (2, {outputs})", shape, remedy)

@@ -56,17 +56,10 @@ def _neighboring(shape: Sequence[int], wrap: bool) -> Tensor:
     site = torch.arange(int(np.prod(shape))).view(*shape)
     found = [torch.empty(0, 2, dtype=torch.long)]
     for axis, side in enumerate(shape):
-        found.append(
-            torch.stack([site.narrow(axis, 0, side - 1), site.narrow(axis, 1, side - 1)], -1).view(
-                -1, 2
-            )
-        )
+        pairs = [(site.narrow(axis, 0, side - 1), site.narrow(axis, 1, side - 1))]
         if wrap and side > 2:
-            found.append(
-                torch.stack([site.narrow(axis, 0, 1), site.narrow(axis, side - 1, 1)], -1).view(
-                    -1, 2
-                )
-            )
+            pairs.append((site.narrow(axis, 0, 1), site.narrow(axis, side - 1, 1)))
+        found += [torch.stack(pair, -1).view(-1, 2) for pair in pairs]
     return torch.cat(found)
 
 
@@ -88,15 +81,10 @@ def as_edges(owner: str, edges: Edges, sites: int) -> Tensor:
             f"shape {tuple(pairs.shape)}, {pairs.dtype}",
         )
     pairs = pairs.long().sort(1).values
-    if len(pairs) and (
-        pairs.min() < 0 or pairs.max() >= sites or (pairs[:, 0] == pairs[:, 1]).any()
-    ):
-        raise invalid(
-            owner,
-            "edges",
-            f"join two different sites of 0 to {sites - 1}",
-            pairs[_first_bad(pairs, sites)].tolist(),
-        )
+    bad = (pairs < 0).any(1) | (pairs >= sites).any(1) | (pairs[:, 0] == pairs[:, 1])
+    if bad.any():
+        allowed = f"join two different sites of 0 to {sites - 1}"
+        raise invalid(owner, "edges", allowed, pairs[bad][0].tolist())
     if len(torch.unique(pairs, dim=0)) < len(pairs):
         raise invalid(
             owner,
@@ -106,11 +94,6 @@ def as_edges(owner: str, edges: Edges, sites: int) -> Tensor:
             "Add up the couplings of a pair.",
         )
     return pairs
-
-
-def _first_bad(pairs: Tensor, sites: int) -> int:
-    bad = (pairs < 0).any(1) | (pairs >= sites).any(1) | (pairs[:, 0] == pairs[:, 1])
-    return int(bad.nonzero()[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,17 +95,21 @@ class DPMixture(DirectedModel):
         self.law = KERNELS["known_scale" if known_scale is not None else kernel]
         self.support = self.law.support(visible)
         square = visible if self.law.scatters else 0
-        zeros = {"dtype": torch.float64, "device": generator.device}
-        self.register_buffer("prior", torch.zeros(self.law.prior_size(visible), **zeros))
-        self.register_buffer("sweeps", torch.zeros(0, dtype=torch.int64, device=generator.device))
-        self.register_buffer("alphas", torch.zeros(0, 1, **zeros))
-        self.register_buffer(
-            "partitions", torch.zeros(0, 1, 0, dtype=torch.int32, device=generator.device)
-        )
-        self.register_buffer("owner", torch.zeros(0, dtype=torch.int64, device=generator.device))
-        self.register_buffer("count", torch.zeros(0, **zeros))
-        self.register_buffer("mean", torch.zeros(0, visible, **zeros))
-        self.register_buffer("scatter", torch.zeros(0, square, square, **zeros))
+        shapes = {
+            torch.float64: {
+                "prior": (self.law.prior_size(visible),),
+                "alphas": (0, 1),
+                "count": (0,),
+                "mean": (0, visible),
+                "scatter": (0, square, square),
+            },
+            torch.int64: {"sweeps": (0,), "owner": (0,)},
+            torch.int32: {"partitions": (0, 1, 0)},
+        }
+        for dtype, buffers in shapes.items():
+            for name, shape in buffers.items():
+                empty = torch.zeros(shape, dtype=dtype, device=generator.device)
+                self.register_buffer(name, empty)
         self.register_load_state_dict_post_hook(_check_loaded)
 
     @property

@@ -19,6 +19,7 @@ import torch
 from torch import Generator, Tensor
 
 from partita.core import rng
+from partita.models.directed.latent import draw_normal
 
 if TYPE_CHECKING:
     from partita.models.directed.vrnn.model import VRNN
@@ -168,8 +169,7 @@ def one_step(model: "VRNN", state: Tensor, generator: Generator) -> tuple[Tensor
     """x_t and z_t drawn from the model, and the memory after them."""
     parts = model.parts
     h = parts.h(state)
-    mean, log_scale = parts.prior_of(h)
-    z = mean + log_scale.exp() * rng.normal(mean.shape, mean, generator)
+    z = draw_normal(*parts.prior_of(h), generator)
     felt = parts.phi_z(z)
     x = rng.draw(model.output.distribution(parts.numbers_of(felt, h)), generator)
     return x, z, parts.advance(parts.phi_x(model.output.encode(x)), felt, state)

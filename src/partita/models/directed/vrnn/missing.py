@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.errors import invalid
-from partita.models.directed.latent import normal_log_prob
+from partita.models.directed.latent import draw_normal, normal_log_prob
 from partita.models.directed.vrnn.filtering import effective, independent, pick
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _proposed(
     x = seen.nan_to_num().expand(k, -1, -1).flatten(0, 1)
     prior, q = parts.prior_of(h), parts.posterior_of(parts.phi_x(model.output.encode(x)), h)
     mean, log_scale = (torch.where(partly, a, b) for a, b in zip(prior, q, strict=True))
-    z = mean + log_scale.exp() * rng.normal(mean.shape, mean, generator)
+    z = draw_normal(mean, log_scale, generator)
     if first is not None:
         z[:B] = first[0]
     numbers = parts.numbers_of(parts.phi_z(z), h)
