@@ -102,16 +102,25 @@ class VAE(Networked, Decoded, GaussianLatents):
             )
         self.support = self.output.support
         if encoder is None or decoder is None:
-            if image is None:
-                made = _perceptrons(self.output, latent, widths, activation, generator)
-            else:
-                made = _convolutions(self.output, latent, image, channels, generator)
+            made = self._networks(generator)
             encoder = made[0] if encoder is None else encoder
             decoder = made[1] if decoder is None else decoder
         self.encoder, self.decoder = encoder, decoder
         inputs, outputs = self.output.inputs, self.output.outputs
         check_maps("VAE", "encoder", encoder, inputs, 2 * latent, self.like, SIDE_BY_SIDE)
         check_maps("VAE", "decoder", decoder, latent, outputs, self.like, AS_MANY)
+
+    def _networks(self, generator: Generator) -> tuple[nn.Module, nn.Module]:
+        """Perceptrons, or convolutions where rows are images; the decoder mirrors the encoder."""
+        made, output, M = self.arguments, self.output, self.latent
+        image, widths, channels = made["image"], made["widths"], made["channels"]
+        if image is None:
+            more = {"activation": made["activation"], "generator": generator}
+            encoder = MLP(output.inputs, 2 * M, widths=widths, **more)
+            return encoder, MLP(M, output.outputs, widths=widths[::-1], **more)
+        depth, more = output.inputs // output.support.width, {"generator": generator}
+        encoder = ConvNet(image, 2 * M, depth=depth, channels=channels, **more)
+        return encoder, ConvDecoder(M, image, depth=output.blocks, channels=channels[::-1], **more)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Means and log deviations of q(z | x), ``(*, D) -> (*, M), (*, M)``."""
@@ -152,23 +161,27 @@ class VAE(Networked, Decoded, GaussianLatents):
         return self.log_likelihood(x, z), kl
 
     def log_weights(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
-        mean, log_scale = self.encode(x)
-        z = draw_normal(mean, log_scale, generator, k)
-        self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
+        z, mean, log_scale = self._watched_draws(x, k, generator)
         return self.log_joint(x, z) - normal_log_prob(z, mean, log_scale)
 
     def doubly_weighted(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """Log weights ``(k, B)`` that the encoder moves through the draws alone, each by its share
         of the weight once more (eq. 41.8).
         """
-        mean, log_scale = self.encode(x)
-        z = draw_normal(mean, log_scale, generator, k)
-        self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
+        z, mean, log_scale = self._watched_draws(x, k, generator)
         log_w = self.log_joint(x, z) - normal_log_prob(z, mean.detach(), log_scale.detach())
         if z.requires_grad:
             share = torch.softmax(log_w.detach(), 0)[..., None]
             z.register_hook(lambda slope: slope * share)
         return log_w
+
+    def _watched_draws(
+        self, x: Tensor, k: int, generator: Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """``k`` draws of z, and means and log deviations of what they are drawn from."""
+        mean, log_scale = self.encode(x)
+        self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
+        return draw_normal(mean, log_scale, generator, k), mean, log_scale
 
     @torch.no_grad()
     def kl_per_dimension(self, x: Tensor) -> Tensor:
@@ -190,25 +203,3 @@ def _check_laws(laws: Sequence[Law] | None, visible: int) -> Sequence[Law]:
             "VAE", "laws", f"say what each of {visible} columns holds for likelihood='mixed'", laws
         )
     return laws
-
-
-def _perceptrons(
-    output: Output, latent: int, widths: Sequence[int], activation: str, generator: Generator
-) -> tuple[MLP, MLP]:
-    more = {"activation": activation, "generator": generator}
-    encoder = MLP(output.inputs, 2 * latent, widths=widths, **more)
-    return encoder, MLP(latent, output.outputs, widths=widths[::-1], **more)
-
-
-def _convolutions(
-    output: Output,
-    latent: int,
-    image: Sequence[int],
-    channels: Sequence[int],
-    generator: Generator,
-) -> tuple[ConvNet, ConvDecoder]:
-    depth = output.inputs // output.support.width
-    encoder = ConvNet(image, 2 * latent, depth=depth, channels=channels, generator=generator)
-    return encoder, ConvDecoder(
-        latent, image, depth=output.blocks, channels=channels[::-1], generator=generator
-    )

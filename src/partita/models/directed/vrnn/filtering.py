@@ -86,21 +86,21 @@ def _resampled(
     Beside a particle that stays, the others are drawn one by one: at even distances they would have
     to make room for it.
     """
-    if not threshold:
-        return state, log_w, log_p
     k, known = len(log_w), log_w.detach()
     poor = there & (effective(known) < threshold * k)
     if not bool(poor.any()):
         return state, log_w, log_p
-    own = torch.arange(k, device=log_w.device)[:, None]
-    drawn = (
-        independent(known, k, generator) if first_stays else systematic_particles(known, generator)
-    )
-    if first_stays:
-        drawn[0] = 0
-    parent = torch.where(poor, drawn, own)
+    draw = independent if first_stays else systematic_particles
+    parent = parents(poor, draw(known, k, generator), first_stays)
     log_p = log_p + torch.where(poor, torch.logsumexp(log_w, 0) - math.log(k), 0.0)
     return pick(state, parent), log_w.where(~poor, 0.0), log_p
+
+
+def parents(poor: Tensor, drawn: Tensor, first_stays: bool) -> Tensor:
+    """The particle that each one follows, ``(k, B)``: a drawn one in poor rows, else itself."""
+    if first_stays:
+        drawn[0] = 0
+    return torch.where(poor, drawn, torch.arange(len(drawn), device=drawn.device)[:, None])
 
 
 def effective(log_w: Tensor) -> Tensor:
@@ -108,15 +108,12 @@ def effective(log_w: Tensor) -> Tensor:
     return torch.exp(2 * torch.logsumexp(log_w, 0) - torch.logsumexp(2 * log_w, 0))
 
 
-def systematic_particles(log_w: Tensor, generator: Generator) -> Tensor:
-    """k particles of each row at even distances along their weights, ``(k, B) -> (k, B)``: each k w
-    times on average, with less noise.
+def systematic_particles(log_w: Tensor, n: int, generator: Generator) -> Tensor:
+    """``n`` particles of each row at even distances along their weights, ``(k, B) -> (n, B)``: each
+    n w times on average, with less noise.
     """
-    k, B = log_w.shape
-    places = torch.arange(k, device=log_w.device, dtype=log_w.dtype) + rng.uniform(
-        (B, 1), log_w, generator
-    )
-    return at_places(log_w, places / k)
+    places = torch.arange(n, device=log_w.device, dtype=log_w.dtype)
+    return at_places(log_w, (places + rng.uniform((log_w.shape[1], 1), log_w, generator)) / n)
 
 
 def independent(log_w: Tensor, n: int, generator: Generator) -> Tensor:

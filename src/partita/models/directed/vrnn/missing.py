@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 from partita.core import rng
 from partita.errors import invalid
 from partita.models.directed.latent import draw_normal, normal_log_prob
-from partita.models.directed.vrnn.filtering import effective, independent, pick
+from partita.models.directed.vrnn.filtering import effective, independent, parents, pick
 
 if TYPE_CHECKING:
     from partita.models.directed.vrnn.model import VRNN
@@ -99,9 +99,11 @@ def conditional_sweep(
     """
     parts, (B, T, _) = model.parts, steps.shape
     state, log_w = parts.start(k * B, steps), steps.new_zeros(k, B)
-    places, parents = [], []
+    places, followed = [], []
     for t in range(T):
-        parent, log_w = _parents(log_w, kept is not None, generator)
+        poor = effective(log_w) < THRESHOLD * k
+        parent = parents(poor, independent(log_w, k, generator), kept is not None)
+        log_w = log_w.where(~poor, 0.0)
         state = pick(state, parent)
         z, x, now = _proposed(
             model,
@@ -112,26 +114,13 @@ def conditional_sweep(
             None if kept is None else (kept.z[:, t], kept.x[:, t]),
         )
         places.append((z, x))
-        parents.append(parent)
+        followed.append(parent)
         log_w = log_w + now
         state = parts.advance(parts.phi_x(model.output.encode(x)), parts.phi_z(z), state)
-    z, x = _traced(places, parents)
+    z, x = _traced(places, followed)
     chosen, share = independent(log_w, 1, generator)[0], torch.softmax(log_w, 0)[..., None, None]
     rows = torch.arange(B, device=steps.device)
     return Kept(z[chosen, rows], x[chosen, rows]), (share * x).sum(0)
-
-
-def _parents(log_w: Tensor, first_stays: bool, generator: Generator) -> tuple[Tensor, Tensor]:
-    """The particle that each one follows, ``(k, B)``, and the weights after that: drawn anew in the
-    rows where few particles count.
-    """
-    k = len(log_w)
-    poor = effective(log_w) < THRESHOLD * k
-    drawn = independent(log_w, k, generator)
-    if first_stays:
-        drawn[0] = 0
-    own = torch.arange(k, device=log_w.device)[:, None]
-    return torch.where(poor, drawn, own), log_w.where(~poor, 0.0)
 
 
 def _proposed(
