@@ -61,16 +61,9 @@ class Encoder(Networked):
             raise invalid("Encoder", "shape", f"divide the {visible} columns into channels", shape)
         if net is None and shape is None:
             net = MLP(visible, embedding, widths=widths, gain=6**0.5, generator=generator)
-        elif net is None:
-            assert shape is not None
-            net = ConvNet(
-                shape,
-                embedding,
-                depth=visible // prod(shape),
-                channels=channels,
-                pool="max",
-                generator=generator,
-            )
+        elif net is None and shape is not None:
+            more = {"channels": channels, "pool": "max", "generator": generator}
+            net = ConvNet(shape, embedding, depth=visible // prod(shape), **more)
         check_module("Encoder", "net", net)
         self.net = net
         like = next(net.parameters())

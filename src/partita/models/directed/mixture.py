@@ -6,7 +6,6 @@ its own for each column.
 Letters: D columns, K components.
 """
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import torch
@@ -28,6 +27,7 @@ from partita.models.directed.mixing import Mixing
 from partita.tables.column_kinds import Law, Laws, kinds_in_words, places
 
 COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
+LAWS: dict[str, Law] = {"gaussian": "real", "bernoulli": "binary", "poisson": "count"}
 COVARIANCES = ("full", "tied", "diagonal", "spherical")
 
 
@@ -86,13 +86,27 @@ class Mixture(Mixing[Component]):
                 "columns",
                 got,
             )
+        device = generator.device
         if laws is not None:
-            made = _mixed(components, laws, covariance, floor, generator.device)
+            blocks = {law: self._block(law, len(at), device) for law, at in places(laws).items()}
+            self.hold(ProductComponent(components, laws, blocks), device)
         else:
-            made = _component(
-                components, visible, component, covariance, states, floor, generator.device
-            )
-        self.hold(made, generator.device)
+            law = LAWS[component] if states is None else states
+            self.hold(self._block(law, visible, device), device)
+
+    def _block(self, law: Law, width: int, device: torch.device) -> Component:
+        """The components of columns that all have one law."""
+        made = self.arguments
+        count, covariance = made["components"], made["covariance"]
+        if isinstance(law, int):
+            return CategoricalComponent(count, width, law, device=device)
+        if law != "real":
+            discrete = BernoulliComponent if law == "binary" else PoissonComponent
+            return discrete(count, width, device=device)
+        more = {"floor": made["floor"], "device": device}
+        if covariance in ("full", "tied"):
+            return FullGaussian(count, width, tied=covariance == "tied", **more)
+        return DiagonalGaussian(count, width, spherical=covariance == "spherical", **more)
 
     def settings(self) -> Settings:
         made = super().settings()
@@ -105,39 +119,3 @@ class Mixture(Mixing[Component]):
         law = " ".join(made[name] for name in ("component", "covariance") if name in made)
         law = f"mixed: {kinds_in_words(made['laws'])}" if "laws" in made else law
         return f"Mixture({self.components}, {self.support.width}, {law})"
-
-
-def _component(
-    count: int,
-    visible: int,
-    component: str,
-    covariance: str,
-    states: int | None,
-    floor: float,
-    device: torch.device,
-) -> Component:
-    if component == "bernoulli":
-        return BernoulliComponent(count, visible, device=device)
-    if component == "poisson":
-        return PoissonComponent(count, visible, device=device)
-    if states is not None:
-        return CategoricalComponent(count, visible, states, device=device)
-    if covariance in ("full", "tied"):
-        return FullGaussian(count, visible, tied=covariance == "tied", floor=floor, device=device)
-    return DiagonalGaussian(
-        count, visible, spherical=covariance == "spherical", floor=floor, device=device
-    )
-
-
-def _mixed(
-    count: int, laws: Sequence[Law], covariance: str, floor: float, device: torch.device
-) -> ProductComponent:
-    named = {"real": "gaussian", "binary": "bernoulli", "count": "poisson"}
-
-    def block(law: Law, width: int) -> Component:
-        kind, states = (named[law], None) if isinstance(law, str) else ("categorical", law)
-        return _component(count, width, kind, covariance, states, floor, device)
-
-    return ProductComponent(
-        count, laws, {law: block(law, len(at)) for law, at in places(laws).items()}
-    )

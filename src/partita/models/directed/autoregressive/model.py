@@ -157,10 +157,13 @@ class Autoregressive(DirectedModel):
         sharpness.check("extend", self.support.discrete)
         x = self._prefix(prefix)
         known = 0 if x is None else x.shape[1]
-        self._check_places(known + check_count("extend", "steps", steps))
-        state, u = self.net.start(len(prefix), known + steps), self.first.expand(len(prefix), -1)
+        length = known + check_count("extend", "steps", steps)
+        if self.places is not None and length > len(self.places):
+            allowed = f"stay within the {len(self.places)} places that were learned"
+            raise invalid("extend", "steps", allowed, length)
+        state, u = self.net.start(len(prefix), length), self.first.expand(len(prefix), -1)
         rows: list[Tensor] = []
-        for t in range(known + steps):
+        for t in range(length):
             context, state = self.net.step(u if self.places is None else u + self.places[t], state)
             if x is not None and t < known:
                 rows.append(x[:, t])
@@ -225,15 +228,6 @@ class Autoregressive(DirectedModel):
         if not prefix.shape[1]:
             return None
         return self.one.check(prefix.to(self.first).unflatten(-1, (-1, size)), "extend", "prefix")
-
-    def _check_places(self, length: int) -> None:
-        if self.places is not None and length > len(self.places):
-            raise invalid(
-                "extend",
-                "steps",
-                f"stay within the {len(self.places)} places that were learned",
-                length,
-            )
 
 
 def check_ends(lengths: Tensor, steps: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ independent.
 Letters: N rows, D columns, P clusters of the draws that are used, o observed, m missing.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -21,6 +21,9 @@ from torch.distributions import Chi2
 from partita.core import rng
 from partita.models.directed.components.missing import patterns
 from partita.models.directed.dirichlet_process.kernels import Clusters, Gaussian, Kernel
+
+if TYPE_CHECKING:
+    from partita.models.directed.dirichlet_process.mixture import DPMixture
 
 DRAWS = 40  # posterior draws that are averaged, spread over those kept
 NUMBERS = 1 << 22  # rows x clusters x columns (x columns) at once
@@ -33,18 +36,16 @@ class Participants(NamedTuple):
     log_weight: Tensor  # (P,)
 
 
-def taking_part(
-    clusters: Clusters, owner: Tensor, alphas: Tensor, rows: int, kernel: Kernel
-) -> Participants:
+def taking_part(model: "DPMixture") -> Participants:
     """Clusters of some of the draws, and for each of these draws a new one."""
+    owner, alphas, rows = model.owner, model.alphas.flatten(), model.partitions.shape[-1]
     chosen = torch.unique(
         torch.linspace(0, len(alphas) - 1, DRAWS, device=owner.device).round().long()
     )
     mine, alpha = torch.isin(owner, chosen), alphas[chosen]
-    pool = Clusters(
-        *(torch.cat([own[mine], new]) for own, new in zip(clusters, kernel.nothing(), strict=True))
-    )
-    old = clusters.count[mine].log() - (rows + alphas[owner[mine]]).log()
+    clusters = model.clusters(mine)
+    pool = Clusters(*map(torch.cat, zip(clusters, model.kernel.nothing(), strict=True)))
+    old = clusters.count.log() - (rows + alphas[owner[mine]]).log()
     # all draws share the prior's predictive
     new = torch.logsumexp(alpha.log() - (rows + alpha).log(), 0)
     return Participants(pool, torch.cat([old, new[None]]))

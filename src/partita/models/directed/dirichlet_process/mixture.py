@@ -220,14 +220,7 @@ class DPMixture(DirectedModel):
         one ``"draw"``, ``(N, D)``.
         """
         self._check_draws("fill")
-        mixed = taking_part(
-            self.clusters(),
-            self.owner,
-            self.alphas.flatten(),
-            self.partitions.shape[-1],
-            self.kernel,
-        )
-        return filled(self.kernel, mixed, x.to(self.prior), how, generator=generator)
+        return filled(self.kernel, taking_part(self), x.to(self.prior), how, generator=generator)
 
     def mixing(self) -> ChainReport:
         """Have the chains mixed, by what no relabeling changes of their partitions?"""
