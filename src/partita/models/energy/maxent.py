@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
@@ -22,13 +23,13 @@ from partita.core.protocols import Data, Field, Settings
 from partita.core.support import Binary, Support
 from partita.errors import InputError, RunError, Unsupported, invalid
 from partita.models.energy.features import Feature, as_features
-from partita.models.energy.interior import inside_hull, stuck_features
 from partita.models.energy.paths import FromProduct
 from partita.models.energy.reference import MOMENT_ROWS
 from partita.runtime.permutations import stretches
 
 HULL_BITS = 10  # of a support whose states are few enough for a linear program
 FEATURE_CELLS = 1 << 24  # rows x features looked at together
+LEAST_SHARE = 1e-9  # of a state's probability, relative to uniform, below which it counts as zero
 HIDDEN_BITS = 12  # hidden states are summed for every row, so there must be few
 
 
@@ -159,7 +160,8 @@ class MaxEnt(FromProduct):
             else self._random_states(generator)
         )
         low, high, mean = self._feature_summary(data, generator)
-        stuck = stuck_features(low, high, self._phi(states))
+        # alike in all of the data, but not on other states
+        stuck = ((low == high) & (self._phi(states) != low).any(0)).nonzero().flatten()
         if len(stuck):
             return [
                 f"{len(stuck)} of {len(self.theta)} features never vary in the data (the first is "
@@ -270,3 +272,26 @@ class MaxEnt(FromProduct):
         values = self.support.values().to(self.theta)
         index = torch.randint(len(values), (256, self.support.width), generator=generator)
         return values[index.to(values.device)]
+
+
+def inside_hull(features: Tensor, mean: Tensor) -> bool:
+    r"""Whether ``mean`` (K,) is in the relative interior of the convex hull of ``features`` (S, K),
+    so that the optimum is finite: by a linear program.
+
+    .. math:: \max_{p, t} t \quad\text{such that}\quad \sum_x p_x \phi(x) = m, \; \sum_x p_x = 1, \;
+              p_x \ge t          (theory/energy.md, eq. 3.3)
+
+    The averages m are there exactly if the largest t is positive: then some distribution that gives
+    every state a positive probability has them.
+    """
+    from scipy.optimize import linprog  # a third of a second that no other model needs
+
+    phi, m = features.double().cpu().numpy(), mean.double().cpu().numpy()
+    n = len(phi)
+    columns = np.vstack([phi.T, np.ones(n)])  # with p = q + t, q >= 0
+    # t in units of the uniform probability 1 / n
+    equal = np.hstack([columns, columns.sum(1, keepdims=True) / n])
+    solution = linprog(
+        np.r_[np.zeros(n), -1.0], A_eq=equal, b_eq=np.r_[m, 1.0], bounds=[(0, None)] * (n + 1)
+    )
+    return bool(solution.status == 0 and -solution.fun > LEAST_SHARE)
