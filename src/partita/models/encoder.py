@@ -62,11 +62,16 @@ class Encoder(Networked):
         if net is None and shape is None:
             net = MLP(visible, embedding, widths=widths, gain=6**0.5, generator=generator)
         elif net is None and shape is not None:
-            more = {"channels": channels, "pool": "max", "generator": generator}
-            net = ConvNet(shape, embedding, depth=visible // prod(shape), **more)
-        check_module("Encoder", "net", net)
-        self.net = net
-        like = next(net.parameters())
+            net = ConvNet(
+                shape,
+                embedding,
+                depth=visible // prod(shape),
+                channels=channels,
+                pool="max",
+                generator=generator,
+            )
+        self.net = check_module("Encoder", "net", net)
+        like = next(self.net.parameters())
         self.register_buffer("shift", like.new_zeros(()))
         self.register_buffer("scale", like.new_ones(()))
 

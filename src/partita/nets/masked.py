@@ -52,6 +52,9 @@ class MaskedLinear(nn.Module):
 class _Masked(Net):
     """Columns with several inputs and outputs each, of which each sees those before it."""
 
+    into_hidden: nn.Linear  # where there is a context
+    into_outputs: nn.Linear
+
     def _set(
         self,
         inputs: Sequence[int],

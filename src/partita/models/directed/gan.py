@@ -54,8 +54,7 @@ class GAN(Networked, DirectedModel):
         self.visible, self.latent, self.support = visible, latent, Real(visible)
         if net is None:
             net = MLP(latent, visible, widths=widths, activation=activation, generator=generator)
-        self.net = net
-        check_module("GAN", "net", self.net)
+        self.net = check_module("GAN", "net", net)
         check_maps("GAN", "net", net, latent, visible, self.like)
 
     def forward(self, z: Tensor) -> Tensor:

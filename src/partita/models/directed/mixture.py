@@ -103,7 +103,7 @@ class Mixture(Mixing[Component]):
         if law != "real":
             discrete = BernoulliComponent if law == "binary" else PoissonComponent
             return discrete(count, width, device=device)
-        more = {"floor": made["floor"], "device": device}
+        more: Settings = {"floor": made["floor"], "device": device}
         if covariance in ("full", "tied"):
             return FullGaussian(count, width, tied=covariance == "tied", **more)
         return DiagonalGaussian(count, width, spherical=covariance == "spherical", **more)

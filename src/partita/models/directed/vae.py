@@ -17,7 +17,7 @@ from torch.distributions import Distribution
 from partita.core import rng
 from partita.core.checks import check_count, check_width
 from partita.core.constraints import Size, Sizes
-from partita.core.protocols import Capability
+from partita.core.protocols import Capability, Settings
 from partita.errors import invalid
 from partita.models.directed.decoded import Decoded
 from partita.models.directed.latent import (
@@ -114,11 +114,12 @@ class VAE(Networked, Decoded, GaussianLatents):
         """Perceptrons, or convolutions where rows are images; the decoder mirrors the encoder."""
         made, output, M = self.arguments, self.output, self.latent
         image, widths, channels = made["image"], made["widths"], made["channels"]
+        more: Settings = {"generator": generator}
         if image is None:
-            more = {"activation": made["activation"], "generator": generator}
+            more["activation"] = made["activation"]
             encoder = MLP(output.inputs, 2 * M, widths=widths, **more)
             return encoder, MLP(M, output.outputs, widths=widths[::-1], **more)
-        depth, more = output.inputs // output.support.width, {"generator": generator}
+        depth = output.inputs // output.support.width
         encoder = ConvNet(image, 2 * M, depth=depth, channels=channels, **more)
         return encoder, ConvDecoder(M, image, depth=output.blocks, channels=channels[::-1], **more)
 
