@@ -17,7 +17,7 @@ from partita.models.directed.dirichlet_process.kernels import ClusterMoments
 from partita.objectives.partition_chain import (
     ChainArrays,
     PartitionChain,
-    Problem,
+    PartitionProblem,
     gather,
 )
 from partita.runtime.threads import map_in_threads
@@ -39,7 +39,7 @@ class CollapsedGibbs(PartitionChain):
     """
 
     def advance(
-        self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
+        self, problem: PartitionProblem, chains: ChainArrays, *, generator: torch.Generator
     ) -> list[ClusterMoments]:
         return map_in_threads(
             self._sweep,
@@ -47,13 +47,12 @@ class CollapsedGibbs(PartitionChain):
         )
 
     def _sweep(
-        self, problem: Problem, z: np.ndarray, alpha: float, seeds: np.ndarray
+        self, problem: PartitionProblem, z: np.ndarray, alpha: float, seeds: np.ndarray
     ) -> ClusterMoments:
         from partita.models.directed.dirichlet_process.collapsed import sweep
 
-        target = problem.target
-        sweep(target, z, alpha, seeds[0])
-        clusters = gather(problem.kernel, target.x, z)
+        sweep(problem.target, z, alpha, seeds[0])
+        clusters = gather(problem.kernel, problem.target.x, z)
         if not self.moves:
             return clusters
-        return split_or_merge(target, z, clusters, alpha, self.moves, LEARN, seeds[1])[0]
+        return problem.split_or_merge(z, clusters, alpha, self.moves, seeds[1])

@@ -22,8 +22,7 @@ from partita.objectives.partition_chain import (
     LEARN,
     ChainArrays,
     PartitionChain,
-    Problem,
-    map_in_threads,
+    PartitionProblem,
 )
 from partita.runtime.threads import map_in_threads
 
@@ -49,24 +48,20 @@ class InstantiatedGibbs(PartitionChain):
     fewest_moves = 1
 
     def advance(
-        self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
+        self, problem: PartitionProblem, chains: ChainArrays, *, generator: torch.Generator
     ) -> list[ClusterMoments]:
-        from partita.models.directed.dirichlet_process.split_merge import split_or_merge
-
         drawn = _weighted_parameters(problem, chains.clusters, generator)
         found = []
         for z, alpha, seeds, parameters in zip(
             chains.z, chains.alpha, chains.seeds, drawn, strict=True
         ):
-            target = problem.target
-            clusters = _pass(target.x, z, parameters, int(seeds[0]))
-            moved = split_or_merge(target, z, clusters, alpha, self.moves, LEARN, seeds[1])
-            found.append(moved[0])
+            clusters = _pass(problem.target.x, z, parameters, int(seeds[0]))
+            found.append(problem.split_or_merge(z, clusters, alpha, self.moves, seeds[1]))
         return found
 
 
 def _weighted_parameters(
-    problem: Problem, clusters: list[ClusterMoments], generator: torch.Generator
+    problem: PartitionProblem, clusters: list[ClusterMoments], generator: torch.Generator
 ) -> Iterator[Drawn]:
     """For every chain log pi_k plus the constant of K(. | theta_k), its centers and its matrices,
     all chains' clusters drawn at once.

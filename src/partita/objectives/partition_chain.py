@@ -41,7 +41,6 @@ from partita.models.directed.dirichlet_process.mixture import GROWING, check_par
 
 LEARN = 1000  # rows from which a split or merge proposal learns its two sides
 LABELS = 10_000_000  # of all kept partitions together, or those of four sweeps
-Result = TypeVar("Result")
 
 
 class PartitionState(NamedTuple):
@@ -83,7 +82,7 @@ class PartitionChain(Update[PartitionState]):
 
     @abstractmethod
     def advance(
-        self, problem: "Problem", chains: "ChainArrays", *, generator: torch.Generator
+        self, problem: "PartitionProblem", chains: "ChainArrays", *, generator: torch.Generator
     ) -> list[ClusterMoments]:
         """One sweep of every chain over its labels, in place; returns the clusters of each."""
 
@@ -116,7 +115,11 @@ class PartitionChain(Update[PartitionState]):
         problem = PartitionProblem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
         held = [ClusterMoments(*(part.numpy() for part in one)) for one in state.clusters]
-        arrays = ChainArrays(z, state.alpha.tolist(), held, _seeds(self.chains, generator))
+        # two for every chain's numba kernels
+        seeds = torch.randint(
+            2**31 - 1, (self.chains, 2), generator=generator, device=generator.device
+        )
+        arrays = ChainArrays(z, state.alpha.tolist(), held, seeds.cpu().numpy())
         with definite():
             found = self.advance(problem, arrays, generator=generator)
         counts = torch.nn.utils.rnn.pad_sequence(
@@ -204,13 +207,12 @@ class PartitionProblem(NamedTuple):
         return log_evidence(self.target, clusters)
 
     def split_or_merge(
-        self, z: np.ndarray, clusters: Statistics, alpha: float, moves: int, seed: int
-    ) -> Statistics:
+        self, z: np.ndarray, clusters: ClusterMoments, alpha: float, moves: int, seed: int
+    ) -> ClusterMoments:
         """The clusters after so many proposals, which change the labels in place."""
         from partita.models.directed.dirichlet_process.split_merge import split_or_merge
 
-        own = (self.code, self.prior, self.table, self.x)
-        return split_or_merge(*own, z, *clusters, alpha, moves, LEARN, seed)[:3]
+        return split_or_merge(self.target, z, clusters, alpha, moves, LEARN, seed)[0]
 
 
 def keep_draw(model: DPMixture, state: PartitionState, room: int) -> Tensor:

@@ -118,8 +118,6 @@ def attention_by_distance(
     if model.settings()["element"] != "categorical" or model.net.mixer != "attention":
         allowed = "be a model of tokens with backbone 'attention'"
         raise invalid("attention_by_distance", "model", allowed, model.title())
-    check_level("attention_by_distance", level)
-    check_count("attention_by_distance", "draws", draws, 2)
     L = model.length
     tokens = torch.floor(states * rng.uniform((draws, L, 1), model.first, generator))
     # (layers, draws, L)
