@@ -34,9 +34,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partita.core.arguments import Checked
+from partita.core.arguments import Checked, checks_of
 from partita.core.checks import check_generator, check_real, check_role
-from partita.core.constraints import checks_of
 from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
 from partita.core.support import Support
@@ -124,7 +123,7 @@ class Reference(Protocol):
 class Built(nn.Module):
     """A module whose constructor takes sizes and a ``generator``: before any number is made, an
     error names an argument that its signature does not allow
-    (:mod:`partita.core.constraints`), a generator that is none and sizes that exceed the memory.
+    (:mod:`partita.core.arguments`), a generator that is none and sizes that exceed the memory.
     """
 
     arguments: Settings  # of the constructor, defaults too, but for the generator
@@ -153,7 +152,12 @@ def _as_json(value: object) -> object:
 
 
 def _checked(build: Callable[..., None]) -> Callable[..., None]:
-    signature, checks = inspect.signature(build), checks_of(build.__annotations__)
+    signature = inspect.signature(build)
+    checks = [
+        (name, check)
+        for name, annotation in build.__annotations__.items()
+        for check in checks_of(annotation)
+    ]
 
     @wraps(build)
     def built(self: Built, *sizes: object, **settings: object) -> None:
@@ -166,7 +170,9 @@ def _checked(build: Callable[..., None]) -> Callable[..., None]:
         given = bound.arguments
         if "generator" in given:
             check_generator(owner, given["generator"])
-        given.update({name: check(owner, name, given[name]) for name, check in checks.items()})
+        for name, check in checks:
+            found = check(owner, name, given[name])
+            given[name] = given[name] if found is None else found  # perhaps in another form
         if type(self).__init__ is built:
             self.arguments = {
                 name: value for name, value in given.items() if name not in ("self", "generator")

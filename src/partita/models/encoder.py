@@ -12,8 +12,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from partita.core.arguments import PositiveInt, Sizes
 from partita.core.checks import check_module, check_width
-from partita.core.constraints import Size, Sizes
 from partita.core.protocols import Capability, Data
 from partita.core.support import Real
 from partita.errors import invalid
@@ -46,8 +46,8 @@ class Encoder(Networked):
 
     def __init__(
         self,
-        visible: Size,
-        embedding: Size = 32,
+        visible: PositiveInt,
+        embedding: PositiveInt = 32,
         *,
         shape: Sizes | None = None,
         widths: Sizes = (256, 128),

@@ -15,8 +15,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from partita.core.arguments import PositiveInt
 from partita.core.checks import check_count
-from partita.core.constraints import Size
 from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.mixer import MatrixMixer, causal_mask, check_capacity
@@ -44,7 +44,7 @@ class Attention(MatrixMixer[AttentionState]):
     torch.Size([1, 5, 8])
     """
 
-    def __init__(self, width: Size, heads: Size = 4, *, generator: Generator) -> None:
+    def __init__(self, width: PositiveInt, heads: PositiveInt = 4, *, generator: Generator) -> None:
         super().__init__()
         self.width, self.heads = width, heads
         if width % (2 * heads):

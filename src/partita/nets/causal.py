@@ -12,7 +12,7 @@ from typing import cast
 import torch
 from torch import Generator, Tensor, nn
 
-from partita.core.constraints import Size
+from partita.core.arguments import PositiveInt
 from partita.nets.base import init_uniform, linear
 from partita.nets.mixer import Mixer
 
@@ -29,7 +29,12 @@ class CausalConv(Mixer[Tensor]):
     """
 
     def __init__(
-        self, width: Size, kernel: Size = 4, gap: Size = 1, *, generator: Generator
+        self,
+        width: PositiveInt,
+        kernel: PositiveInt = 4,
+        gap: PositiveInt = 1,
+        *,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.width = width

@@ -16,8 +16,8 @@ from typing import Annotated
 
 from torch import Generator, Tensor, nn
 
+from partita.core.arguments import Flag, PositiveInt, Sizes, one_of
 from partita.core.checks import check_count, check_width
-from partita.core.constraints import Flag, Size, Sizes, one_of
 from partita.errors import invalid
 from partita.nets.base import ACTIVATIONS, Activation, Net, init_uniform, linear
 
@@ -67,11 +67,11 @@ class ConvNet(_Convolutional):
     def __init__(
         self,
         shape: Sizes,
-        outputs: Size,
+        outputs: PositiveInt,
         *,
-        depth: Size = 1,
+        depth: PositiveInt = 1,
         channels: Sizes = (16, 32),
-        kernel: Size = 3,
+        kernel: PositiveInt = 3,
         pool: Annotated[str, one_of(*POOLS, "none")] = "average",
         separable: Flag = False,
         activation: Activation = "silu",
@@ -121,12 +121,12 @@ class ConvDecoder(_Convolutional):
 
     def __init__(
         self,
-        inputs: Size,
+        inputs: PositiveInt,
         shape: Sizes,
         *,
-        depth: Size = 1,
+        depth: PositiveInt = 1,
         channels: Sizes = (32, 16),
-        kernel: Size = 3,
+        kernel: PositiveInt = 3,
         separable: Flag = False,
         activation: Activation = "silu",
         generator: Generator,

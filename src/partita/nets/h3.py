@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from partita.core.constraints import Several, Size
+from partita.core.arguments import PositiveInt, Several
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
 from partita.nets.mixer import MatrixMixer, channels_first
@@ -39,7 +39,7 @@ class H3(MatrixMixer[H3State]):
 
     def __init__(
         self,
-        width: Size,
+        width: PositiveInt,
         state: Several = 16,
         *,
         longest: float = 1000.0,

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor, nn
 
+from partita.core.arguments import NonNegativeInt, PositiveInt, Sizes
 from partita.core.checks import check_count
-from partita.core.constraints import Size, Sizes, Whole
 from partita.nets.base import ACTIVATIONS, Activation, Net, linear
 
 SOFT = 0.1
@@ -109,11 +109,11 @@ class MaskedMLP(_Masked):
 
     def __init__(
         self,
-        inputs: Size,
-        outputs: Size,
+        inputs: PositiveInt,
+        outputs: PositiveInt,
         *,
         widths: Sizes = (512,),
-        context: Whole = 0,
+        context: NonNegativeInt = 0,
         activation: Activation = "relu",
         generator: Generator,
     ) -> None:

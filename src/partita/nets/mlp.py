@@ -14,8 +14,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from partita.core.arguments import PositiveInt, Sizes
 from partita.core.checks import LARGEST, check_real
-from partita.core.constraints import Size, Sizes
 from partita.nets.base import ACTIVATIONS, Activation, Net, linear
 
 aten = torch.ops.aten
@@ -51,8 +51,8 @@ class MLP(Net):
 
     def __init__(
         self,
-        inputs: Size,
-        outputs: Size,
+        inputs: PositiveInt,
+        outputs: PositiveInt,
         *,
         widths: Sizes = (64, 64),
         activation: Activation = "silu",

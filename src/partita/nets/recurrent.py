@@ -9,7 +9,7 @@ Letters: B batch, L length, D width.
 import torch
 from torch import Generator, Tensor, nn
 
-from partita.core.constraints import Size
+from partita.core.arguments import PositiveInt
 from partita.nets.base import init_uniform, linear
 from partita.nets.mixer import Mixer
 
@@ -25,7 +25,9 @@ class LSTM(Mixer[Memory]):
         generator: Source of the first weights.
     """
 
-    def __init__(self, width: Size, hidden: Size | None = None, *, generator: Generator) -> None:
+    def __init__(
+        self, width: PositiveInt, hidden: PositiveInt | None = None, *, generator: Generator
+    ) -> None:
         super().__init__()
         self.width, hidden = width, width if hidden is None else hidden
         self.lstm = nn.LSTM(width, hidden, batch_first=True, device=generator.device)

@@ -15,7 +15,7 @@ from typing import Annotated, cast
 import torch
 from torch import Generator, Tensor, nn
 
-from partita.core.constraints import Depth, Size, Whole, between, one_of
+from partita.core.arguments import Depth, NonNegativeInt, PositiveInt, one_of, within
 from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.nets.attention import Attention
@@ -92,13 +92,13 @@ class SequenceNet(Net):
 
     def __init__(
         self,
-        width: Size,
+        width: PositiveInt,
         layers: Depth,
         mixer: Annotated[str, one_of(*MIXERS)] = "hyena",
         *,
         options: Options = None,
-        expand: Whole = 4,
-        dropout: Annotated[float, between(0, MOST)] = 0.0,
+        expand: NonNegativeInt = 4,
+        dropout: Annotated[float, within(0, MOST)] = 0.0,
         generator: Generator,
     ) -> None:
         super().__init__()

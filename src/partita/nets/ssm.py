@@ -19,8 +19,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core import rng
+from partita.core.arguments import Flag, PositiveInt, one_of
 from partita.core.checks import LARGEST, check_count, check_real
-from partita.core.constraints import Flag, Size, one_of
 from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
@@ -109,8 +109,8 @@ class SSM(MatrixMixer[SSMState]):
 
     def __init__(
         self,
-        width: Size,
-        state: Size = 16,
+        width: PositiveInt,
+        state: PositiveInt = 16,
         *,
         rule: Annotated[str, one_of("zoh", "bilinear")] = "zoh",
         shortest: float = 10.0,

@@ -22,8 +22,8 @@ from torch.func import functional_call
 from torch.types import _size
 
 from partita.core import rng
+from partita.core.arguments import Sizes
 from partita.core.checks import check_count, check_width
-from partita.core.constraints import Sizes
 from partita.core.protocols import Capability
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State

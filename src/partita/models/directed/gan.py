@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core import rng
+from partita.core.arguments import PositiveInt, Sizes
 from partita.core.checks import check_module
-from partita.core.constraints import Size, Sizes
 from partita.core.protocols import Capability, DirectedModel
 from partita.core.support import Real
 from partita.models.networked import Networked, check_maps
@@ -42,8 +42,8 @@ class GAN(Networked, DirectedModel):
 
     def __init__(
         self,
-        visible: Size,
-        latent: Size = 8,
+        visible: PositiveInt,
+        latent: PositiveInt = 8,
         *,
         widths: Sizes = (128, 128),
         activation: Activation = "relu",

@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 from torch import Generator
 
-from partita.core.constraints import Positive, Size, one_of
+from partita.core.arguments import PositiveFloat, PositiveInt, one_of
 from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.models.directed.components.base import Component
@@ -57,14 +57,14 @@ class Mixture(Mixing[Component]):
 
     def __init__(
         self,
-        components: Size,
-        visible: Size,
+        components: PositiveInt,
+        visible: PositiveInt,
         component: Annotated[str, one_of(*COMPONENTS)] = "gaussian",
         covariance: Annotated[str, one_of(*COVARIANCES)] = "full",
         *,
-        states: Size | None = None,
+        states: PositiveInt | None = None,
         laws: Laws | None = None,
-        floor: Positive = 1e-6,
+        floor: PositiveFloat = 1e-6,
         generator: Generator,
     ) -> None:
         super().__init__()

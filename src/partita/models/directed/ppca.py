@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.constraints import Positive, Several, Size, one_of
+from partita.core.arguments import PositiveFloat, PositiveInt, Several, one_of
 from partita.core.protocols import Capability, Data
 from partita.errors import invalid
 from partita.models.directed.components.base import Statistics
@@ -47,11 +47,11 @@ class PPCA(Mixing[Factors]):
     def __init__(
         self,
         visible: Several,
-        latent: Size,
+        latent: PositiveInt,
         *,
         noise: Noise = "isotropic",
         prior: Prior = None,
-        floor: Positive = 1e-6,
+        floor: PositiveFloat = 1e-6,
         generator: Generator,
     ) -> None:
         super().__init__()
@@ -129,13 +129,13 @@ class MixturePPCA(Mixing[Factors]):
 
     def __init__(
         self,
-        components: Size,
+        components: PositiveInt,
         visible: Several,
-        latent: Size,
+        latent: PositiveInt,
         *,
         noise: Noise = "isotropic",
         prior: Prior = None,
-        floor: Positive = 1e-6,
+        floor: PositiveFloat = 1e-6,
         generator: Generator,
     ) -> None:
         super().__init__()

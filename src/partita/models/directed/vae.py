@@ -15,8 +15,8 @@ from torch import Generator, Tensor, nn
 from torch.distributions import Distribution
 
 from partita.core import rng
+from partita.core.arguments import PositiveInt, Sizes
 from partita.core.checks import check_count, check_width
-from partita.core.constraints import Size, Sizes
 from partita.core.protocols import Capability, Settings
 from partita.errors import invalid
 from partita.models.directed.decoded import Decoded
@@ -75,7 +75,7 @@ class VAE(Networked, Decoded, GaussianLatents):
     def __init__(
         self,
         visible: int,
-        latent: Size,
+        latent: PositiveInt,
         *,
         likelihood: str = "bernoulli",
         states: int | None = None,

@@ -20,7 +20,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.constraints import NonNegative, Size, Whole
+from partita.core.arguments import NonNegativeFloat, NonNegativeInt, PositiveInt
 from partita.core.protocols import Data, Field
 from partita.core.support import Binary
 from partita.errors import invalid
@@ -52,11 +52,11 @@ class Boltzmann(TwoValuedPairs):
 
     def __init__(
         self,
-        visible: Size,
-        hidden: Whole = 0,
+        visible: PositiveInt,
+        hidden: NonNegativeInt = 0,
         *,
         edges: Edges = None,
-        scale: NonNegative = 0.1,
+        scale: NonNegativeFloat = 0.1,
         generator: Generator,
     ) -> None:
         super().__init__()

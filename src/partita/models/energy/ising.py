@@ -13,7 +13,7 @@ Letters: N data, C chains, D visible, E edges.
 import torch
 from torch import Generator, Tensor, nn
 
-from partita.core.constraints import Moderate, Size
+from partita.core.arguments import Moderate, PositiveInt
 from partita.core.support import Spin
 from partita.models.energy.graphs import Edges, Graph, as_edges
 from partita.models.energy.two_valued import TwoValuedPairs
@@ -40,7 +40,7 @@ class Ising(TwoValuedPairs):
 
     def __init__(
         self,
-        visible: Size,
+        visible: PositiveInt,
         *,
         edges: Edges = None,
         couplings: Moderate = 0.0,

@@ -20,8 +20,8 @@ from torch import Generator, Tensor, nn
 from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
 
+from partita.core.arguments import Network, PositiveInt
 from partita.core.checks import check_width
-from partita.core.constraints import Network, Size
 from partita.core.protocols import Capability, Data, Field
 from partita.core.support import Real
 from partita.errors import Unsupported, invalid
@@ -61,9 +61,9 @@ class LatentEnergy(Networked, FromNormal):
     def __init__(
         self,
         f: Network,
-        visible: Size,
-        hidden: Size,
-        features: Size,
+        visible: PositiveInt,
+        hidden: PositiveInt,
+        features: PositiveInt,
         *,
         covariance: Covariance = "full",
         generator: Generator,

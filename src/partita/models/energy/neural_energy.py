@@ -15,8 +15,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from partita.core.arguments import Network
 from partita.core.checks import check_categories, check_width
-from partita.core.constraints import Network
 from partita.core.protocols import Capability, Data, Field, Reference, Settings
 from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid

@@ -18,8 +18,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from partita.core.arguments import PositiveInt, Several
 from partita.core.checks import check_categories
-from partita.core.constraints import Several, Size
 from partita.core.support import Categorical
 from partita.models.energy.graphs import Edges, Graph, as_edges
 from partita.models.energy.pairwise import PairwiseModel, Sites
@@ -45,7 +45,7 @@ class Potts(PairwiseModel):
 
     def __init__(
         self,
-        visible: Size,
+        visible: PositiveInt,
         states: Several,
         *,
         edges: Edges = None,

@@ -20,8 +20,8 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.distributions import Bernoulli, Distribution
 from torch.nn import functional
 
+from partita.core.arguments import NonNegativeFloat, PositiveInt, Several, one_of
 from partita.core.checks import check_width
-from partita.core.constraints import NonNegative, Several, Size, one_of
 from partita.core.enumeration import Side
 from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
 from partita.core.support import Binary
@@ -147,12 +147,12 @@ class RBM(EnergyModel):
 
     def __init__(
         self,
-        visible: Size,
-        hidden: Size,
+        visible: PositiveInt,
+        hidden: PositiveInt,
         *,
         visible_units: Annotated[str, one_of(*UNITS)] = "bernoulli",
         states: Several | None = None,
-        scale: NonNegative = 0.01,
+        scale: NonNegativeFloat = 0.01,
         generator: Generator,
     ) -> None:
         super().__init__()

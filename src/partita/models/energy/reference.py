@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.constraints import one_of
+from partita.core.arguments import one_of
 from partita.core.protocols import Data
 from partita.errors import invalid
 from partita.models.energy.units import Natural, Units, weighted_sum

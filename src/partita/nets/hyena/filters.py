@@ -19,8 +19,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+from partita.core.arguments import Depth, Moderate, PositiveInt
 from partita.core.checks import check_count
-from partita.core.constraints import Depth, Moderate, Size
 from partita.errors import invalid
 from partita.nets.base import Net, linear
 from partita.nets.ssm import log_spaced
@@ -61,10 +61,10 @@ class ImplicitFilter(Net):
 
     def __init__(
         self,
-        width: Size,
+        width: PositiveInt,
         order: Depth,
         *,
-        hidden: Size = 32,
+        hidden: PositiveInt = 32,
         encoding: Annotated[int, partial(check_count, least=3)] = 17,
         frequency: Moderate = 4.0,
         shortest: float = 4.0,

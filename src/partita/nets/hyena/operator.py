@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
+from partita.core.arguments import Depth, PositiveInt
 from partita.core.checks import check_count
-from partita.core.constraints import Depth, Size
 from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.nets.base import Options, linear
@@ -52,11 +52,11 @@ class Hyena(MatrixMixer[HyenaState]):
 
     def __init__(
         self,
-        width: Size,
+        width: PositiveInt,
         order: Depth = 2,
         *,
-        kernel: Size = 3,
-        max_length: Size | None = None,
+        kernel: PositiveInt = 3,
+        max_length: PositiveInt | None = None,
         filter: Options = None,
         generator: Generator,
     ) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from torch import Generator, Tensor
 
-from partita.core.constraints import Several, Size, Sizes, one_of
+from partita.core.arguments import PositiveInt, Several, Sizes, one_of
 from partita.core.protocols import Capability, Data, DirectedModel
 from partita.models.directed.autoregressive.emissions import Sharpness, emission_of
 from partita.nets.masked import MaskedMLP
@@ -41,11 +41,11 @@ class MaskedAutoregressive(DirectedModel):
 
     def __init__(
         self,
-        visible: Size,
+        visible: PositiveInt,
         element: Annotated[str, one_of("binary", "categorical", "real")] = "binary",
         *,
         states: Several = 2,
-        components: Size = 8,
+        components: PositiveInt = 8,
         widths: Sizes = (512,),
         generator: Generator,
     ) -> None:

@@ -13,7 +13,7 @@ Letters: B batch, D columns, K states of a column or components of a mixture.
 import torch
 from torch import Generator, Tensor
 
-from partita.core.constraints import Size, Sizes
+from partita.core.arguments import PositiveInt, Sizes
 from partita.core.protocols import Capability, Data, DirectedModel
 from partita.models.directed.autoregressive.emissions import PLAIN, emission_of
 from partita.nets.masked import MaskedColumns
@@ -43,7 +43,7 @@ class MixedAutoregressive(DirectedModel):
         self,
         laws: Laws,
         *,
-        components: Size = 8,
+        components: PositiveInt = 8,
         widths: Sizes = (512,),
         generator: Generator,
     ) -> None:

@@ -17,8 +17,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core import rng
+from partita.core.arguments import Flag, PositiveInt, Several, one_of
 from partita.core.checks import check_count
-from partita.core.constraints import Flag, Several, Size, one_of
 from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.support import Sequence
 from partita.errors import invalid
@@ -58,19 +58,19 @@ class Autoregressive(DirectedModel):
 
     def __init__(
         self,
-        length: Size,
+        length: PositiveInt,
         element: Annotated[str, one_of("categorical", "binary", "real")] = "categorical",
         *,
         states: Several = 2,
-        size: Size = 1,
+        size: PositiveInt = 1,
         backbone: str = "hyena",
         width: int = 128,
         layers: int = 4,
         expand: int = 4,
         dropout: float = 0.0,
         options: Options = None,
-        hidden: Size = 128,
-        components: Size = 8,
+        hidden: PositiveInt = 128,
+        components: PositiveInt = 8,
         positions: Flag = False,
         generator: Generator,
     ) -> None:

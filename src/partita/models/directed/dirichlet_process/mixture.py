@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 
 from partita.core import rng
-from partita.core.constraints import Positive, Size, one_of
+from partita.core.arguments import PositiveFloat, PositiveInt, one_of
 from partita.core.protocols import Capability, Data, DirectedModel
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import summarize_partitions
@@ -69,15 +69,15 @@ class DPMixture(DirectedModel):
 
     def __init__(
         self,
-        visible: Size,
+        visible: PositiveInt,
         kernel: Annotated[str, one_of("gaussian", "bernoulli", "multinomial")] = "gaussian",
         *,
-        alpha: Positive | None = None,
+        alpha: PositiveFloat | None = None,
         known_scale: Numbers | None = None,
         prior_mean: Numbers | None = None,
         prior_scale: Numbers | None = None,
-        alpha_shape: Positive = 1.0,
-        alpha_rate: Positive = 1.0,
+        alpha_shape: PositiveFloat = 1.0,
+        alpha_rate: PositiveFloat = 1.0,
         generator: Generator,
     ) -> None:
         super().__init__()

@@ -16,8 +16,16 @@ from torch import Generator, Tensor, nn
 from torch.distributions import Independent, Normal, Transform, TransformedDistribution
 
 from partita.core import rng
+from partita.core.arguments import (
+    Depth,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Sizes,
+    one_of,
+    within,
+)
 from partita.core.checks import check_count, check_width
-from partita.core.constraints import Depth, Positive, Size, Sizes, Whole, between, one_of
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.core.support import Real
 from partita.errors import invalid
@@ -85,19 +93,19 @@ class Flow(DirectedModel):
 
     def __init__(
         self,
-        visible: Size,
+        visible: PositiveInt,
         layers: Depth = 8,
         coupling: Annotated[str, one_of("affine", "spline")] = "affine",
         *,
         widths: Sizes = (64, 64),
         activation: Activation = "relu",
-        context: Whole = 0,
+        context: NonNegativeInt = 0,
         mixing: Annotated[str, one_of("none", "reverse", "permutation", "lu")] = "lu",
         bins: Annotated[int, partial(check_count, least=2, most=MOST_BINS)] = 8,
-        bound: Positive = 5.0,
+        bound: PositiveFloat = 5.0,
         image: Sizes | None = None,
-        levels: Positive | None = None,
-        alpha: Annotated[float, between(0.0, 0.4)] = 1e-6,
+        levels: PositiveFloat | None = None,
+        alpha: Annotated[float, within(0.0, 0.4)] = 1e-6,
         generator: Generator,
     ) -> None:
         super().__init__()

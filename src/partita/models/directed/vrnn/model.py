@@ -20,8 +20,8 @@ from torch import Generator, Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
+from partita.core.arguments import PositiveInt, one_of
 from partita.core.checks import check_count
-from partita.core.constraints import Size, one_of
 from partita.core.protocols import Capability, Data
 from partita.core.support import Sequence
 from partita.errors import invalid
@@ -77,13 +77,13 @@ class VRNN(GaussianLatents):
 
     def __init__(
         self,
-        length: Size,
+        length: PositiveInt,
         element: Annotated[str, one_of(*LIKELIHOODS)] = "binary",
         *,
-        size: Size = 1,
-        latent: Size = 16,
-        hidden: Size = 128,
-        features: Size = 128,
+        size: PositiveInt = 1,
+        latent: PositiveInt = 16,
+        hidden: PositiveInt = 128,
+        features: PositiveInt = 128,
         cell: Annotated[str, one_of(*CELLS)] = "gru",
         variance: str = "row",
         activation: Activation = "relu",
