@@ -3,14 +3,18 @@ signature of ``__init__``; and all parameters of an estimator as JSON and back.
 """
 
 from dataclasses import dataclass, is_dataclass
-from typing import Any, TypeVar, dataclass_transform
+from typing import TypeVar, dataclass_transform
 
 import numpy as np
+import torch
 
 from partita.core import registry
 from partita.core.capability import PARTS
+from partita.core.protocols import PartitionEvaluator
+from partita.runtime.untrusted import Json, JsonObject
 
 Estimator = TypeVar("Estimator", bound=type)
+RandomState = int | np.integer | np.random.RandomState | torch.Generator | None
 
 
 @dataclass_transform(eq_default=False)
@@ -23,16 +27,26 @@ def parameters(cls: Estimator) -> Estimator:
 class FitParameters:
     """Of every fit."""
 
-    validation_fraction: float = 0.1
     max_minutes: float | None = None
-    random_state: Any = None
+    random_state: RandomState = None
     verbose: bool = False
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class EMParameters(FitParameters):
+    """Of fits by closed-form updates."""
+
+    max_iter: int = 500
+    tol: float = 1e-6
+    reg_covar: float = 1e-6
+    validation_fraction: float = 0.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradientParameters(FitParameters):
     """Of fits by gradients."""
 
+    validation_fraction: float = 0.1
     support: str = "auto"
     optimizer: str | None = None
     learning_rate: float | None = None
@@ -50,10 +64,10 @@ class ChainParameters(GradientParameters):
     n_steps: int = 1
     noise_ratio: int = 10
     sigma: float = 0.1
-    evaluator: Any = "auto"
+    evaluator: str | PartitionEvaluator = "auto"
 
 
-def to_json(parameters: dict[str, Any]) -> dict[str, Any]:
+def to_json(parameters: dict[str, object]) -> JsonObject:
     """Parameters that are numbers, words, None, evaluators and other parts of the capability table,
     or tuples, lists or dicts of such; others, such as a generator, are left out, and so fall back
     to their default.
@@ -66,7 +80,7 @@ def to_json(parameters: dict[str, Any]) -> dict[str, Any]:
     return {name: _tree(value) for name, value in parameters.items() if _is_kept(value)}
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: Json) -> Json:
     """Parameters as :func:`to_json` had them.
 
     >>> from_json({"shape": {"tuple": [28, 28]}})
@@ -83,7 +97,7 @@ def from_json(value: Any) -> Any:
     return {name: from_json(one) for name, one in value.items()}
 
 
-def _tree(value: Any) -> Any:
+def _tree(value: object) -> Json:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, tuple):
@@ -95,17 +109,14 @@ def _tree(value: Any) -> Any:
     return {"made": registry.describe(value)} if _is_part(value) else value
 
 
-def _is_part(value: Any) -> bool:
+def _is_part(value: object) -> bool:
     return is_dataclass(value) and not isinstance(value, type) and type(value).__name__ in PARTS
 
 
-def _is_kept(value: Any) -> bool:
+def _is_kept(value: object) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_kept, value))
     if isinstance(value, dict):
         return all(isinstance(key, str) and _is_kept(one) for key, one in value.items())
-    return (
-        value is None
-        or isinstance(value, str | bool | int | float | np.ndarray | np.generic)
-        or _is_part(value)
-    )
+    plain = str | bool | int | float | np.ndarray | np.generic | None
+    return isinstance(value, plain) or _is_part(value)

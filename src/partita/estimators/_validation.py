@@ -5,9 +5,10 @@ TypeErrors as well.
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
@@ -44,7 +45,7 @@ def _in_one_line(error: Exception, owner: str) -> str:
     return text + REMEDY if advice else text + MIXED if text.startswith(WORDS) else text
 
 
-def check_plain(estimator: Any) -> None:
+def check_plain(estimator: BaseEstimator) -> None:
     """Refuse an array where a parameter is one number or word: compared with one, it has many
     truths.
     """
@@ -63,38 +64,51 @@ def check_plain(estimator: Any) -> None:
             )
 
 
-def check_held(owner: str, X: Any) -> None:
+@runtime_checkable
+class _InMemory(Protocol):
+    def to_numpy(self) -> np.ndarray: ...
+
+
+class Frame(_InMemory, Protocol):
+    """A frame of pandas, polars or another library, whose columns have names."""
+
+    columns: Any
+    dtypes: Any
+
+
+@runtime_checkable
+class _Lazy(Protocol):
+    def collect(self) -> object: ...
+
+
+def is_frame(X: object) -> TypeGuard[Frame]:
+    """Whether X is a frame, in memory."""
+    return isinstance(X, _InMemory) and getattr(X, "columns", None) is not None
+
+
+def check_held(owner: str, X: object) -> None:
     """Refuse a frame that is still to be computed."""
-    if hasattr(X, "collect") and not hasattr(X, "to_numpy"):
+    if isinstance(X, _Lazy) and not isinstance(X, _InMemory):
         raise invalid(
             owner, "X", "be a table in memory", type(X).__name__, "Call its collect() first."
         )
 
 
-def check_no_dates(owner: str, X: Any) -> None:
+def check_no_dates(owner: str, X: object) -> None:
     """Refuse dates and times, which NumPy would take for nanoseconds, or whatever their unit is,
     since 1970.
     """
-    types = (
-        [X.dtype]
-        if hasattr(X, "dtype")
-        else list(getattr(X, "dtypes", ()))
-        if hasattr(X, "columns")
-        else []
-    )
-    for i, kind in enumerate(types):
+    types = {"": getattr(X, "dtype", None)}
+    if is_frame(X):
+        names = (f" in column {name!r}" for name in X.columns)
+        types = dict(zip(names, X.dtypes, strict=True))
+    for where, kind in types.items():
         if getattr(kind, "kind", "") in ("M", "m") or getattr(kind, "is_temporal", bool)():
-            where = f" in column {X.columns[i]!r}" if hasattr(X, "columns") else ""
-            raise invalid(
-                owner,
-                "X",
-                "hold numbers",
-                f"dates or times{where}",
-                "Turn them into numbers, such as days since a day.",
-            )
+            remedy = "Turn them into numbers, such as days since a day."
+            raise invalid(owner, "X", "hold numbers", f"dates or times{where}", remedy)
 
 
-def checked(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
+def checked(estimator: BaseEstimator, X: object, *y: object, **how: object) -> Any:
     """Rows, and targets where they are given, as scikit-learn's ``validate_data`` reads and checks
     them.
     """
@@ -105,7 +119,7 @@ def checked(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
         return validate_data(estimator, X, *y, **how)
 
 
-def checked_weight(estimator: Any, sample_weight: Any, X: np.ndarray) -> np.ndarray:
+def checked_weight(estimator: BaseEstimator, sample_weight: object, X: np.ndarray) -> np.ndarray:
     """One weight of at least 0 for each row, of which some are above."""
     with by_scikit_learn(type(estimator).__name__):
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -3,13 +3,12 @@
 from dataclasses import KW_ONLY
 from typing import Any
 
-from partita.estimators._density import Density
 from partita.estimators._frames import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class AutoregressiveDensity(GradientParameters, MixedTables, Density):
+class AutoregressiveDensity(GradientParameters, MixedTables):
     """Exact densities and exact draws from a product of conditionals, one column after the other in
     the order of the table.
 
@@ -68,6 +67,3 @@ class AutoregressiveDensity(GradientParameters, MixedTables, Density):
     options: dict[str, Any] | None = None
     n_components: int = 8
     columns: dict[str, str] | None = None
-
-    def _mixes(self) -> bool:
-        return self.support == "mixed"

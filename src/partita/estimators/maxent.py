@@ -1,14 +1,12 @@
 """The maximum-entropy model as a scikit-learn density estimator."""
 
-import warnings
 from dataclasses import KW_ONLY
 from typing import Any
 
-from partita.estimators._base import EnergyDensity
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 from partita.tables import Rows
 from partita.tables.encoding import Kind
-from partita.training import PartitaWarning
 
 
 @parameters
@@ -75,11 +73,5 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
     def _kind(self, rows: Rows) -> Kind:
         kind = super()._kind(rows)
         if kind == "real":
-            remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-            warnings.warn(
-                f"MaxEntDensity: columns that are not binary are cut at their medians. {remedy}",
-                PartitaWarning,
-                stacklevel=3,
-            )
-            return "median"
-        return kind
+            self._warn_of_cut("binary", "medians")
+        return "median" if kind == "real" else kind

@@ -4,13 +4,13 @@ from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from partita.core.checks import check_choice
+from partita.core.constraints import one_of
 from partita.datasets import Dataset
-from partita.estimators._em import MixingDensity
+from partita.estimators._density import Features
+from partita.estimators._em import EM_CONSTRAINTS, MixingDensity
 from partita.estimators._frames import MixedTables
-from partita.estimators._parameters import FitParameters, parameters
+from partita.estimators._parameters import EMParameters, parameters
 from partita.families.mixture import component_kind
 from partita.families.table_kind import settings_by_table, table_kind
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
@@ -21,23 +21,23 @@ from partita.tables.encoding import Kind
 OF_KIND = {"binary": "bernoulli", "spin": "bernoulli", "category": "categorical"}
 
 
-class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensity):
+class ClusteringDensity(Features, MixingDensity):
     """A mixture's components as clusters."""
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The most probable component of each row, (N,)."""
         return self.predict_proba(X).argmax(1)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """The probability of each component given each row, (N, K)."""
         z = self._encoded(X, "predict_proba")
         return self.model_.responsibilities(z).detach().numpy()
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """The probability of each component given each row, (N, K)."""
         return self.predict_proba(X)
 
-    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> np.ndarray:
+    def fit_predict(self, X: object, y: object = None, **kwargs: object) -> np.ndarray:
         """Fit, and return the most probable component of each row."""
         return self.fit(X, y, **kwargs).predict(X)
 
@@ -57,7 +57,7 @@ class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mixin
 
 
 @parameters
-class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
+class MixtureDensity(EMParameters, MixedTables, ClusteringDensity):
     """Density, clusters, anomalies, imputation and new samples from a finite mixture; missing
     values (NaN) are allowed.
 
@@ -106,6 +106,11 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
     """
 
     family = "mixture"
+    constraints = {
+        **EM_CONSTRAINTS,
+        "component": one_of("auto", *COMPONENTS),
+        "covariance_type": one_of(*COVARIANCES),
+    }
 
     n_components: int | str = "auto"
     component: str = "gaussian"
@@ -115,27 +120,16 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
     n_states: int | str = "auto"
     max_components: int = 20
     n_init: int = 4
-    max_iter: int = 500
-    tol: float = 1e-6
-    reg_covar: float = 1e-6
-    validation_fraction: float = 0.0
 
     def _mixes(self) -> bool:
         return self.component == "mixed"
 
     def _kind(self, rows: Rows) -> Kind:
-        check_choice(type(self).__name__, "component", self.component, ("auto", *COMPONENTS))
-        check_choice(type(self).__name__, "covariance_type", self.covariance_type, COVARIANCES)
-        by_table = (
-            settings_by_table(self.family, table_kind(Dataset("X", rows)), rows)
-            if self.component == "auto"
-            else {}
-        )
-        return component_kind(
-            by_table.get("component", "gaussian") if self.component == "auto" else self.component,
-            self.covariance_type,
-            rows,
-        )
+        component = self.component
+        if component == "auto":
+            by_table = settings_by_table(self.family, table_kind(Dataset("X", rows)), rows)
+            component = by_table.get("component", "gaussian")
+        return component_kind(component, self.covariance_type, rows)
 
     def _settings(self) -> dict[str, Any]:
         component = self.component

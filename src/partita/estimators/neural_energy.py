@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Any
 
-from partita.estimators._base import EnergyDensity
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 
 

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY
 from typing import Any
 
-from partita.estimators._features import HiddenUnits
+from partita.estimators._energy import HiddenUnits
 from partita.estimators._parameters import ChainParameters, parameters
 
 

@@ -51,6 +51,7 @@ POSITION = {
     "rate_scale": float,
     "settled": str,
 }
+OF_THIS_FIT = "last.safetensors must hold the state of this fit"
 SAVED: Shape = {**POSITION, "watch": dict, "watched": list}
 
 State: TypeAlias = Any  # an objective's own: chains, queues, running statistics
@@ -248,7 +249,7 @@ class Session:
         """Blame the checkpoint, inside the block, for a first step that fails after a resume:
         chains, and what an optimizer remembers, have sizes of their own.
         """
-        return checkpoint.of_this_fit() if self.step < self._tried else nullcontext()
+        return checkpoint.refusing(OF_THIS_FIT) if self.step < self._tried else nullcontext()
 
     def tree(self) -> Tree:
         """All of it as nested values; all processes must call it together."""
@@ -284,7 +285,7 @@ class Session:
         checkpoint.expect(tree, Path("last.safetensors"), *self.tree())
         check_like(tree, SAVED, "last.safetensors", whole=True)
         self.trial = max(2, self.steps_per_epoch)
-        with checkpoint.of_this_fit():
+        with checkpoint.refusing(OF_THIS_FIT):
             chains = tree["watched"]
             self.watch = guard.Watch.restored(
                 tree["watch"], chains[self.team.rank] if len(chains) == self.team.size else None
