@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.cli.leaderboard import COLUMNS, Board, fitting
+from partita.cli.leaderboard import fitting
 from partita.cli.watch import Watch
 from partita.core.quantity import Quantity
 from partita.errors import Diverged
 from partita.experiment import compare, experiment
+from partita.experiment.board import Board
 from partita.experiment.results import Candidate, Result
 from partita.families import FAMILIES
+from partita.report.ranking import COLUMNS
 from partita.training.budget import LEAST_STEPS
 from partita.training.session import Session
 
@@ -331,9 +333,9 @@ def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPa
             "12.0",
         ]
     ]
-    assert fitting(lines)[0] == COLUMNS
+    assert fitting(lines, "candidate")[0] == COLUMNS
     monkeypatch.setenv("COLUMNS", "80")
-    assert fitting(lines)[0] == [
+    assert fitting(lines, "candidate")[0] == [
         name
         for name in COLUMNS
         if name not in ("± rows", "parameters", "verdict", "bits/dim", "interval")

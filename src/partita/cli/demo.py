@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import typer
 
-from partita.cli import compare
+from partita.cli.compare import carry_out
 from partita.experiment.compare_settings import CompareSettings
 from partita.experiment.saved import free_path
 
@@ -25,7 +25,7 @@ def main() -> None:
         "what is done.\n"
     )
     folder = free_path(Path("runs") / "demo")
-    compare.report(CompareSettings(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
+    carry_out(CompareSettings(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
     typer.echo(
         f"Next: open that page in a browser\n      partita sample {folder / 'rbm'} -n 64\n      "
         "partita compare your.csv"

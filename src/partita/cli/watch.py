@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from partita.cli import leaderboard, output
+from partita.experiment.board import Board
 from partita.experiment.leaderboard import ranking
 from partita.experiment.results import Candidate, Result
 
@@ -26,9 +27,7 @@ class Watch:
         talk: Whether anything is shown at all.
     """
 
-    def __init__(
-        self, candidates: Sequence[Candidate], board: leaderboard.Board, talk: bool
-    ) -> None:
+    def __init__(self, candidates: Sequence[Candidate], board: Board, talk: bool) -> None:
         from rich.live import Live
 
         self.names = [candidate.name for candidate in candidates]
@@ -76,7 +75,7 @@ class Watch:
         """Places so far, the candidate that is being fitted, and those that wait."""
         results, running = self.results, self.running
         known = {result.name for result in results}
-        lines = leaderboard.lines_of(ranking(results), self.board)
+        lines = leaderboard.lines_of(self.board.saved(ranking(results)))
         for name in self.names:
             if name == running:
                 seconds = f"{time.monotonic() - self.since:.0f}"
@@ -84,4 +83,4 @@ class Watch:
             elif name not in known:
                 lines.append(["", name, "waiting", *[""] * 8])
         columns, cells = leaderboard.fitting(lines, self.board.what)
-        return output.rich_table(columns, cells, whole=len(leaderboard.COLUMNS))
+        return output.rich_table(columns, cells, whole=len(columns))

@@ -98,7 +98,7 @@ class CompareSettings:
             raise invalid("compare", "one of --minutes and --epochs", "be given", "both")
 
 
-def resumed(folder: Path) -> CompareSettings:
+def kept(folder: Path) -> CompareSettings:
     """The settings of the comparison in a folder."""
     if not (folder / PLAN).exists():
         made = "the folder of a comparison, as `partita compare DATA` makes"
@@ -128,7 +128,7 @@ def resumed(folder: Path) -> CompareSettings:
 def keep(folder: Path, request: CompareSettings) -> None:
     """Save the settings; a folder that holds another comparison is left as it is."""
     if (folder / PLAN).exists():
-        before = asdict(resumed(folder))
+        before = asdict(kept(folder))
         for name, value in asdict(request).items():
             if value != before[name]:
                 raise RunError(

@@ -48,14 +48,8 @@ class SavedRun:
             raise RunError(
                 f"evaluate: DATA must be given for {self.run.folder}, whose config names none."
             )
-        found = open_dataset(
-            source,
-            binarize=self.data.get("binarize") or "none",
-            reading=self.data.get("reading"),
-            words=self.encoding.kind in ("category", "mixed"),
-            missing=Capability.MISSING in self.run.model.capabilities,
-            columns=schema_of(self.data),
-        )
+        missing = Capability.MISSING in self.run.model.capabilities
+        found = recorded_dataset({**self.data, "source": source}, self.encoding.kind, missing)
         width = len(self.encoding.shift)
         if name is None and found.train.width != width:
             raise DataError(
@@ -118,6 +112,18 @@ def found_at(source: str) -> str:
 def schema_of(data: dict[str, Any]) -> Schema | None:
     """What the columns of a run's table hold, as its config says; None where it says nothing."""
     return Schema.from_json(data["schema"]) if data.get("schema") else None
+
+
+def recorded_dataset(data: dict[str, Any], kind: str, missing: bool) -> Dataset:
+    """The data that a config describes, read for columns of an encoding's kind."""
+    return open_dataset(
+        data["source"],
+        binarize=data.get("binarize") or "none",
+        reading=data.get("reading"),
+        words=kind in ("category", "mixed"),
+        missing=missing,
+        columns=schema_of(data),
+    )
 
 
 def open_run(folder: Path) -> SavedRun:

@@ -21,6 +21,17 @@ class Sorted(NamedTuple):
     fit: dict[str, Any]
     data: dict[str, Any]
 
+    @property
+    def binarize(self) -> Any:
+        """How gray levels are made binary."""
+        return binarize_of(self.data)
+
+
+def binarize_of(data: dict[str, Any]) -> Any:
+    """How settings of the data say that gray levels are made binary; none is a choice too."""
+    binarize = data.get("binarize", "auto")
+    return "none" if binarize is None else binarize
+
 
 def parse_value(text: str) -> Any:
     """A number, a truth value, none, a JSON list, or the text itself.

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from partita.experiment.board import SavedBoard, SavedQuantity
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Folded, Link, Section, Table, Text
 from partita.report.context import DRAWS, Subject
 from partita.report.page import write_page
 from partita.report.ranking import (
-    SavedBoard,
-    SavedQuantity,
     Standing,
     interval_ends,
     kinds_of_scores,

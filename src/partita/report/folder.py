@@ -8,50 +8,17 @@ from partita.core import rng
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import DataError, PartitaError, PartitaWarning, RunError
+from partita.experiment.board import Line, read_board
 from partita.experiment.saved import open_run
 from partita.report.comparison import write_comparison
 from partita.report.context import Subject
-from partita.report.ranking import Line, SavedBoard, Standing
+from partita.report.ranking import Standing
 from partita.report.run import write_run
-from partita.runtime.untrusted import inside, read_json
+from partita.runtime.untrusted import inside
 from partita.tables.encoding import Encoding
 from partita.training import Run
 
 NAME = "report.html"
-QUANTITY = {
-    "value": float,
-    "low": float,
-    "high": float,
-    "kind": str,
-    "verdict": str,
-    "se_data": float,
-    "level": float,
-    "details": {"p_value": float, "coverage": float, "per_step": float},
-}
-LINE = {
-    "name": str,
-    "problem": str,
-    "seconds": float,
-    "parameters": int,
-    "steps": int,
-    "planned_steps": int,
-    "model": str,
-    "stopped": str,
-    "cut_short": bool,
-    "log_likelihood": QUANTITY,
-    "difference": QUANTITY,
-    "bits_per_dimension": QUANTITY,
-}
-BOARD = {
-    "title": str,
-    "results": [LINE],
-    "left_out": dict,
-    "entropy": float,
-    "waiting": [str],
-    "folder": str,
-    "warnings": [str],
-}  # of a saved leaderboard
-LEADERBOARD = "leaderboard.json"  # what a comparison leaves
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
@@ -108,33 +75,6 @@ def open_subject(folder: Path, *, scored: bool = True) -> Subject:
         except PartitaError as error:
             problem = str(error)
     return Subject(saved.run, saved.encoding, dataset, score, split, problem)
-
-
-def read_board(folder: Path) -> SavedBoard | None:
-    """The saved leaderboard of a comparison; None where there is none."""
-    if not (folder / LEADERBOARD).exists():
-        return None
-    board = read_json(inside(folder, LEADERBOARD), BOARD)
-    lines = board.get("results")
-    if not lines or not all(map(_whole, lines)):
-        raise RunError(
-            f"report: {folder / LEADERBOARD} must be a leaderboard, as `partita compare` writes "
-            "it; got a damaged file."
-        )
-    return board
-
-
-def _whole(line: Line) -> bool:
-    """Whether a line has a name and its quantities all that is shown of them."""
-    interval = {"value", "low", "high"}
-    needed = {
-        "log_likelihood": {*interval, "kind", "verdict"},
-        "difference": interval,
-        "bits_per_dimension": {"value"},
-    }
-    return bool(line.get("name")) and all(
-        keys <= line[name].keys() for name, keys in needed.items() if line.get(name)
-    )
 
 
 def _standing(line: Line, folder: Path, page: Path) -> Standing:

@@ -4,11 +4,12 @@ or one sentence says why not.
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeAlias
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, get_args, get_origin, get_type_hints, is_typeddict
 
 from partita.errors import RunError
 from partita.runtime.atomic_files import unreachable
@@ -110,6 +111,19 @@ def read_json(path: Path, shape: Shape = None) -> Json:
     return value
 
 
+def finite_json(value: Json) -> Json:
+    """A value for JSON, in which numbers that are not finite are null.
+
+    >>> finite_json({"ends": (1.0, float("inf"))})
+    {'ends': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {key: finite_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_json(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def json_digest(value: Json) -> str:
     """A checksum of a value as JSON."""
     return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).hexdigest()
@@ -160,6 +174,25 @@ def check_like(value: Json, shape: Shape, where: str, *, whole: bool = False) ->
                 raise RunError(
                     f"load: {where} must say {name}, if only that there is none. {RESTORE}"
                 )
+
+
+def shape_of(record: type) -> dict[str, Shape]:
+    """The shape of a ``TypedDict``, for :func:`check_like`; null is allowed where it says so.
+
+    >>> from typing import TypedDict
+    >>> shape_of(TypedDict("Place", {"name": str, "rows": list[int], "score": float | None}))
+    {'name': <class 'str'>, 'rows': [<class 'int'>], 'score': <class 'float'>}
+    """
+    return {name: _shape(hint) for name, hint in get_type_hints(record).items()}
+
+
+def _shape(hint: Any) -> Shape:
+    if is_typeddict(hint):
+        return shape_of(hint)
+    origin, parts = get_origin(hint), [part for part in get_args(hint) if part is not NoneType]
+    if origin is list:
+        return [_shape(parts[0])]
+    return _shape(parts[0]) if origin is UnionType else origin or hint
 
 
 def _kinds(shape: Shape) -> tuple[type, ...]:
