@@ -30,12 +30,13 @@ def print_board(board: SavedBoard, what: str) -> None:
     title = board.get("title")
     typer.echo(f"\n{title}\nMean log-likelihood per row, in nats (higher is better{about}):")
     wide_console().print(output.rich_table(columns, lines, whole=len(COLUMNS)))
-    levels = {
-        "a score's": level(s.score for s in ranked) if "interval" in columns else "",
-        "a difference's, the spread over rows included": level(s.difference for s in ranked),
-    }
-    if covered := [f"{whose}{share}" for whose, share in levels.items() if share]:
-        typer.echo(_plain(f"Intervals cover: {'; '.join(covered)}."))
+    covered = []
+    if "interval" in columns and (share := level(s.score for s in ranked)):
+        covered.append(f"a score's with {share}")
+    if share := level(s.difference for s in ranked):
+        covered.append(f"a difference's with {share}, the spread over rows included")
+    if covered:
+        typer.echo(f"Intervals cover: {'; '.join(covered)}.")
     if apart := distances(ranked):
         typer.echo(APART)
         head = [what, "MMD^2", "interval", "p-value", "coverage", "seconds"]

@@ -77,7 +77,7 @@ def refuse_beside_resume(context: typer.Context) -> None:
     given = [
         param.opts[0] if param.opts[0].startswith("-") else str(param.metavar)
         for param in context.command.params
-        if param.name in DESCRIBING and context.params[param.name] is not None
+        if param.name in DESCRIBING and context.params[param.name] not in (None, (), [])
     ]
     if given:
         text = f"goes alone; leave out {', '.join(given)}."

@@ -88,6 +88,26 @@ def diagnostics(q: Quantity, without: Collection[str] = ()) -> list[list[str]]:
     ]
 
 
+def findings(
+    q: Quantity, bits: Quantity | None = None, without: Collection[str] = ()
+) -> list[list[str]]:
+    """What else is known of a score: bits per dimension where they are given, log Z, the use of
+    latent dimensions, whether chains mixed, and diagnostics; a label and a text each.
+    """
+    rows = [] if bits is None else [["bits per dimension", _with_interval(bits, 4)]]
+    if isinstance(log_z := q.details.get("log_z"), Quantity):
+        rows.append(["log Z", _with_interval(log_z)])
+    if use := latent_use(q):
+        rows.append(["latent dimensions", use])
+    if "mixing" in q.details:
+        rows.append(["chains are", q.details["mixing"]])
+    return rows + diagnostics(q, without)
+
+
+def _with_interval(q: Quantity, digits: int = 3) -> str:
+    return f"{q.value:.{digits}f} {interval(q, digits)}".rstrip()
+
+
 def one_in(nats: float) -> str:
     """A mass in nats as a chance, in words that stay readable.
 

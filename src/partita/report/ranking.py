@@ -153,7 +153,7 @@ def distances(ranked: Sequence[Standing]) -> list[list[str]]:
 
 
 def level(quantities: Iterable[SavedQuantity | None]) -> str:
-    """The probability with which intervals cover, the least of all that have one, in brackets."""
+    """The probability with which intervals cover, the least of all that have one."""
     levels = [
         level
         for q in quantities
@@ -161,8 +161,12 @@ def level(quantities: Iterable[SavedQuantity | None]) -> str:
     ]
     if not levels:
         return ""
-    least = format.percent(min(levels)).replace(" ", NO_BREAK)
-    return f" (at least {least})" if len(set(levels)) > 1 else f" ({least})"
+    return f"{'at least ' * (len(set(levels)) > 1)}{format.percent(min(levels))}"
+
+
+def _in_brackets(quantities: Iterable[SavedQuantity | None]) -> str:
+    share = level(quantities).replace(" %", f"{NO_BREAK}%")
+    return f" ({share})" if share else ""
 
 
 def notes(board: SavedBoard, ranked: Sequence[Standing]) -> Iterator[Text]:
@@ -197,7 +201,7 @@ def notes(board: SavedBoard, ranked: Sequence[Standing]) -> Iterator[Text]:
 
 def leaderboard(ranked: Sequence[Standing], board: SavedBoard) -> Iterator[Block]:
     """The table, and the notes below it."""
-    share = level(s.score for s in ranked)
+    share = _in_brackets(s.score for s in ranked)
     about = f" An interval{share} in brackets is about computing the number;" if share else ""
     yield Text(
         f"Mean log-likelihood of the same rows, in nats per row; higher is better.{about} ± is the "
@@ -212,8 +216,8 @@ def leaderboard(ranked: Sequence[Standing], board: SavedBoard) -> Iterator[Block
     if any(behind):
         yield Text(
             "Behind the best: the mean difference of paired rows, with an "
-            f"interval{level(behind)} that holds the spread over rows and the computing error of "
-            "both.",
+            f"interval{_in_brackets(behind)} that holds the spread over rows and the computing "
+            "error of both.",
             "small",
         )
     yield from notes(board, ranked)

@@ -166,7 +166,7 @@ def timeout_record(session: Session) -> Record:
 
 def _fewest(objective: Learner) -> int:
     """Steps without which an objective has no result."""
-    return objective.fewest if isinstance(objective, PartitionChain) else 1
+    return objective.fewest if is_closed_form(objective) else 1
 
 
 class Plan(NamedTuple):

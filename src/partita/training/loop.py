@@ -26,11 +26,15 @@ from partita.training.history import seconds_of
 from partita.training.progress import Display
 from partita.training.run import Run, make_config
 from partita.training.run_folder import RunFolder
-from partita.training.schedules import ValidationSchedule, schedule_of
 from partita.training.session import DATA_WARNINGS, DESCENTS, HELD_OUT, Session
 from partita.training.settings import Learner, is_closed_form
 from partita.training.start import check_lbfgs, checked_rows, one_process, start_session
-from partita.training.validation import pessimistic, quick_score
+from partita.training.validation import (
+    ValidationSchedule,
+    pessimistic,
+    quick_score,
+    schedule_of,
+)
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -104,18 +108,11 @@ def fit(
         folder = RunFolder(path)
         folder.check(config, resume)
         session = start_session(model, rows, learner, settings, fabric=fabric, generator=generator)
-        if resume:
-            config = folder.resume(session, config)
-        else:
-            budget.fix_length(session, held_out, given=options.get("validations") is not None)
-        config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
-        folder.begin(session, config, resume)
+        given = options.get("validations") is not None
+        config = _fixed(session, folder, config, held_out, resume, given)
         if since is not None and not resume:
             seconds = round(deadline.now() - since, 3)
             folder.history.add({"step": 0, "epoch": 0, "seconds": seconds})
-        if not settings.l1 and not settings.l2:
-            own = rng.keyed(session.key, DATA_WARNINGS)
-            session.add_warnings(session.bare.data_warnings(session.data, generator=own))
         x = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
         try:
             stopped = _train(session, folder, x, log_jacobian, progress, since)
@@ -125,6 +122,29 @@ def fit(
             _finish(session, folder, config, "diverged")
             raise
         return _finish(session, folder, config, stopped)
+
+
+def _fixed(
+    session: Session,
+    folder: RunFolder,
+    config: JsonObject,
+    held_out: Rows | None,
+    resume: bool,
+    given: bool,
+) -> JsonObject:
+    """The config of the run that the folder now holds: of the fit that is resumed, or of a new one,
+    whose length is fixed here.
+    """
+    if resume:
+        config = folder.resume(session, config)
+    else:
+        budget.fix_length(session, held_out, given=given)
+    config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
+    folder.begin(session, config, resume)
+    if not session.settings.l1 and not session.settings.l2:
+        own = rng.keyed(session.key, DATA_WARNINGS)
+        session.add_warnings(session.bare.data_warnings(session.data, generator=own))
+    return config
 
 
 def _train(

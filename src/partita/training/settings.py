@@ -1,9 +1,11 @@
 """The options of a fit, checked once, saved with the run."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Literal, TypeAlias, TypeGuard, get_args
 
-from partita.core.checks import check_choice, check_count, check_flag, check_real
+from partita.core.checks import check_count, check_flag, check_real
+from partita.core.constraints import Constraints, check_each, one_of, optional
 from partita.core.protocols import Model, Objective, Update
 from partita.errors import invalid
 from partita.runtime.untrusted import JsonObject
@@ -11,10 +13,21 @@ from partita.runtime.untrusted import JsonObject
 OptimizerName: TypeAlias = Literal["sgd", "adam", "lbfgs", "natural"]
 ScheduleName: TypeAlias = Literal["linear", "constant", "cosine"]
 GuardName: TypeAlias = Literal["stop", "rollback"]
-CHOICES = {
-    "optimizer": get_args(OptimizerName),
-    "schedule": get_args(ScheduleName),
-    "guard": get_args(GuardName),
+ABOVE_0 = partial(check_real, low=0, open_low=True)
+AT_LEAST_0 = partial(check_real, low=0)
+SHARE = partial(check_real, low=0, high=1)
+CONSTRAINTS: Constraints = {
+    **dict.fromkeys(("epochs", "steps", "validate_every"), optional(check_count)),
+    "minutes": optional(ABOVE_0),
+    "validations": check_count,
+    **dict.fromkeys(("batch_size", "patience"), partial(check_count, least=0)),
+    "optimizer": one_of(*get_args(OptimizerName)),
+    "schedule": one_of(*get_args(ScheduleName)),
+    "guard": one_of(*get_args(GuardName)),
+    "initialize": check_flag,
+    "learning_rate": ABOVE_0,
+    **dict.fromkeys(("momentum", "average", "warm_up"), SHARE),
+    **dict.fromkeys(("l1", "l2", "tolerance", "clip", "damping"), AT_LEAST_0),
 }
 LENGTHS = ("epochs", "steps", "minutes")  # of which one is given
 
@@ -81,24 +94,9 @@ class Settings:
         values = self.as_json()
         given = [name for name in LENGTHS if values[name] is not None]
         if len(given) != 1:
-            raise invalid(
-                "fit", "one of epochs, steps and minutes", "be given", " and ".join(given) or "none"
-            )
-        for name in ("epochs", "steps", "validations", "validate_every"):
-            if values[name] is not None:
-                check_count("fit", name, values[name])
-        if self.minutes is not None:
-            check_real("fit", "minutes", self.minutes, 0, open_low=True)
-        for name in ("batch_size", "patience"):
-            check_count("fit", name, values[name], 0)
-        for name, choices in CHOICES.items():
-            check_choice("fit", name, values[name], choices)
-        check_flag("fit", "initialize", self.initialize)
-        check_real("fit", "learning_rate", self.learning_rate, 0, open_low=True)
-        for name in ("momentum", "average", "warm_up"):
-            check_real("fit", name, values[name], 0, 1)
-        for name in ("l1", "l2", "tolerance", "clip", "damping"):
-            check_real("fit", name, values[name], 0)
+            got = " and ".join(given) or "none"
+            raise invalid("fit", "one of epochs, steps and minutes", "be given", got)
+        check_each("fit", CONSTRAINTS, values)
 
     def exactly_minimizes(self, objective: Learner, model: Model) -> bool:
         """Whether the loss is a function of the parameters alone: no batches, no draws."""
@@ -111,7 +109,7 @@ class Settings:
 
 def is_closed_form(objective: Learner) -> TypeGuard[Update]:
     """Whether an objective takes steps of its own, without an optimizer."""
-    return hasattr(objective, "update")
+    return isinstance(objective, Update)
 
 
 def is_deterministic(objective: Learner, model: Model) -> bool:

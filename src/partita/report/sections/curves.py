@@ -66,11 +66,8 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     ]
     ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
     alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
-    layout = {
-        "xaxis": plots.axis("step"),
-        "yaxis": plots.axis(name, range=visible_range(values)),
-        "shapes": event_lines(run),
-    }
+    seen: plots.Plot = {"range": visible_range(values)}
+    layout = plots.axes("step", name, seen, shapes=event_lines(run))
     caption = "Validation rows along the fit; the star is the highest."
     if Capability.LOG_PROB not in run.model.capabilities:
         caption += " A quicker, coarser computation than the final score."

@@ -38,10 +38,7 @@ def density(subject: Subject) -> Iterator[Block]:
         "colorbar": plots.color_bar("nats"),
         "hoverinfo": "z",
     }
-    mark = {"size": 3.5, "color": plots.MODEL, "opacity": 0.8}
-    over = plots.points(
-        x[:, 0], x[:, 1], "rows of the data", plots.MODEL, marker=mark, showlegend=False
-    )
+    over = plots.points(x[:, 0], x[:, 1], "rows of the data", plots.MODEL, size=3.5, solid=0.8)
     layout = plots.plane(subject.columns, low - edge, high + edge)
     alt = (
         f"Log-density of the model over the plane, at most {log_p.max():.2f} nats, with {len(x)} "

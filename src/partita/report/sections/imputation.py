@@ -126,7 +126,7 @@ def _scatter(
     low, high = float(min(t.min(), g.min())), float(max(t.max(), g.max()))
     traces = [
         plots.diagonal(low, high),
-        plots.points(t, g, "hidden cells", plots.MODEL, showlegend=False),
+        plots.points(t, g, "hidden cells", plots.MODEL),
     ]
     layout = plots.axes("true value, in standard deviations", "filled in")
     alt = (

@@ -182,13 +182,9 @@ def _rows_as_pictures(
 
 
 def _bars(y: np.ndarray, x: list[str], across: str, up: str, caption: str) -> Figure:
-    bars = {"type": "bar", "x": x, "y": y, "marker": {"color": plots.COLORS[0]}}
-    layout = {
-        "xaxis": plots.axis(across, type="category"),
-        "yaxis": plots.axis(up, rangemode="tozero"),
-        "bargap": 0.3,
-    }
-    return Figure([bars], caption, layout, caption, 200)
+    layout = plots.axes(across, up, {"rangemode": "tozero"}, bargap=0.3)
+    layout["xaxis"] = plots.axis(across, type="category")
+    return Figure([plots.bars(x, y)], caption, layout, caption, 200)
 
 
 def _means(component: Component) -> np.ndarray | None:
@@ -219,8 +215,7 @@ def _ellipses(
     x = subject.some_raw_rows(DRAWS)
     traces = []
     if x is not None:
-        data = plots.points(x[:, 0], x[:, 1], "rows of the data", plots.DATA, showlegend=False)
-        traces.append(data)
+        traces.append(plots.points(x[:, 0], x[:, 1], "rows of the data", plots.DATA))
     for k, (mean, covariance, weight) in enumerate(zip(means, covariances, weights, strict=True)):
         values, vectors = np.linalg.eigh(covariance)
         ellipse = vectors * np.sqrt(np.maximum(values, 0)) @ CIRCLE

@@ -92,7 +92,7 @@ def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
     frame = x if data is None else data
     low, high = np.nanmin(frame, 0), np.nanmax(frame, 0)
     edge = 0.08 * (high - low)
-    traces = [plots.points(x[:, 0], x[:, 1], name, shade, showlegend=False)]
+    traces = [plots.points(x[:, 0], x[:, 1], name, shade)]
     layout = plots.plane(subject.columns, low - edge, high + edge)
     height = plots.plane_height(low, high, 400)
     return Figure(
@@ -139,7 +139,7 @@ def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int 
     low, high = float(np.nanmin([there, here])), float(np.nanmax([there, here]))
     traces = [
         plots.diagonal(low, high),
-        plots.points(there, here, "pairs of columns", plots.COLORS[0], showlegend=False),
+        plots.points(there, here, "pairs of columns", plots.COLORS[0]),
     ]
     off = float(np.sqrt(np.nanmean((there - here) ** 2)))
     alt = (
