@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from partita.cli.leaderboard import fitting
-from partita.cli.watch import Watch
+from partita.cli.watch import LiveBoard
 from partita.core.quantity import Quantity
 from partita.errors import Diverged
 from partita.experiment import compare, experiment
@@ -312,7 +312,7 @@ def test_options_that_do_not_go_together(call: Any, table: Path) -> None:
 
 def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = [Candidate(name, FAMILIES[name]) for name in ("rbm", "vae", "belief")]
-    watch = Watch(candidates, Board("title", width=5), talk=False)
+    watch = LiveBoard(candidates, Board("title", width=5), talk=False)
     watch.done(Result("rbm", Quantity(-3.0, n=2, details={"rows": np.array([-2.0, -4.0])}), 1.0))
     watch.begin(candidates[1])
     monkeypatch.setenv("COLUMNS", "200")

@@ -23,7 +23,7 @@ from partita.experiment import experiment
 from partita.experiment.board import Board
 from partita.experiment.candidates import candidates_by_family
 from partita.experiment.compare import Comparison
-from partita.experiment.requests import recorded, requested
+from partita.experiment.requests import recorded_experiment, requested
 from partita.experiment.results import Candidate
 from partita.families import FAMILIES, component_search
 from partita.models import Mixture
@@ -173,7 +173,7 @@ def test_a_fit_of_so_many_minutes_searches_in_its_time_too_and_keeps_what_was_cu
     assert (
         cut in run.warnings
         and cut in load(tmp_path / "run").warnings
-        and recorded(tmp_path / "run").plan_to_resume().cuts == [cut]
+        and recorded_experiment(tmp_path / "run").plan_to_resume().cuts == [cut]
     )
 
 

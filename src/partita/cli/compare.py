@@ -20,8 +20,8 @@ from partita.cli.options import (
     Page,
     Quiet,
     Seed,
-    names,
     refuse_beside_resume,
+    split_names,
 )
 
 if TYPE_CHECKING:
@@ -95,9 +95,11 @@ def compare(
     if resume is None:
         length = {"minutes": minutes, "epochs": epochs}
         pairs = {"settings": settings or [], "columns": column or []}
-        request = replace(request, models=names(models), **length, **pairs)
+        request = replace(request, models=split_names(models), **length, **pairs)
     if within:
-        request = replace(request, model=model or "rbm", objectives=names(objectives or "all"))
+        request = replace(
+            request, model=model or "rbm", objectives=split_names(objectives or "all")
+        )
     carry_out(request, out or resume, page=page, as_json=as_json, quiet=quiet)
 
 
@@ -173,7 +175,7 @@ def _run(
     comparison: "Comparison", candidates: "Sequence[Candidate]", board: "Board", talk: bool
 ) -> "list[Result]":
     """Every candidate in turn; the leaderboard so far is saved after each."""
-    from partita.cli.watch import Watch
+    from partita.cli.watch import LiveBoard
     from partita.experiment import board as on_disk
     from partita.experiment.leaderboard import ranking
 
@@ -184,7 +186,7 @@ def _run(
         several = "objectives" if board.what == "objective" else "families"
         typer.echo(f"{board.title}. {len(candidates)} {several}, {time}.")
     try:
-        with Watch(candidates, board, talk) as watch:
+        with LiveBoard(candidates, board, talk) as watch:
             for result in comparison.run(candidates, watch.begin):
                 watch.done(result)
                 on_disk.write_board(board.folder, board.saved(ranking(watch.results)))

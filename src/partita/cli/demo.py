@@ -17,7 +17,7 @@ SETTINGS = ["boltzmann.n_hidden=4", "conv.width=32", "conv.n_layers=2"]
 MINUTES = 3.5  # the page with draws of all takes its time too
 
 
-def main() -> None:
+def run_demo() -> None:
     """Fit, score, print the leaderboard and where the page is."""
     torch.set_num_threads(1)  # the models are small: more threads would wait for one another
     typer.echo(
@@ -34,6 +34,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        run_demo()
     except typer.Exit as stop:  # Ctrl-C, after the message about what was saved
         raise SystemExit(stop.exit_code) from None

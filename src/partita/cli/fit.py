@@ -77,7 +77,7 @@ def fit(
         raise typer.BadParameter(
             "are needed, as in: partita fit rbm digits.", param_hint="MODEL and DATA"
         )
-    from partita.experiment.requests import recorded, requested
+    from partita.experiment.requests import recorded_experiment, requested
     from partita.experiment.settings import parse_columns
 
     kinds = parse_columns(column or [], "fit")
@@ -87,7 +87,7 @@ def fit(
         experiment = (
             requested(str(model), str(data), out, settings or [], budget, seed, kinds)
             if resume is None
-            else recorded(resume)
+            else recorded_experiment(resume)
         )
         _carry_out(experiment, fabric, resume is not None, as_json, quiet, page)
 
@@ -202,7 +202,7 @@ def _score(experiment: "Experiment", run: "Run") -> "Quantity":
 
 
 def _print_result(experiment: "Experiment", run: "Run", q: "Quantity", page: Path | None) -> None:
-    from partita.report.format import latent_use, meaning, verdict
+    from partita.report.format import latent_use_in_words, meaning, verdict
 
     split, folder = experiment.scored, experiment.folder
     typer.echo(f"{run.stopped.capitalize()} after {run.steps} steps.")
@@ -210,7 +210,7 @@ def _print_result(experiment: "Experiment", run: "Run", q: "Quantity", page: Pat
     typer.echo(f"{distance if q.kind == 'none' else f'Log-likelihood per {split} row'}: {q}")
     if "per_step" in q.details:
         typer.echo(f"Per step: {q.details['per_step']:.4f} nats, over {q.details['steps']} steps")
-    if use := latent_use(q):
+    if use := latent_use_in_words(q):
         typer.echo(f"Latent dimensions: {use}.")
     typer.echo(meaning(q))
     if q.kind != "exact":

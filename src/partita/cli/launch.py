@@ -65,7 +65,7 @@ def _start_others(devices: int) -> list[Popen[bytes]]:
     """The other processes of this machine, with the variables by which Fabric knows that it is
     not to start any.
     """
-    from lightning_fabric.plugins.environments import LightningEnvironment
+    from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", str(LightningEnvironment().main_port))

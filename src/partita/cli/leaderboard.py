@@ -8,7 +8,15 @@ import typer
 
 from partita.cli import output
 from partita.experiment.board import SavedBoard
-from partita.report.ranking import COLUMNS, NO_BREAK, cells, distances, level, notes, standings
+from partita.report.ranking import (
+    COLUMNS,
+    NO_BREAK,
+    distance_rows,
+    level,
+    notes,
+    standings,
+    table_cells,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +45,7 @@ def print_board(board: SavedBoard, what: str) -> None:
         covered.append(f"a difference's with {share}, the spread over rows included")
     if covered:
         typer.echo(f"Intervals cover: {'; '.join(covered)}.")
-    if apart := distances(ranked):
+    if apart := distance_rows(ranked):
         typer.echo(APART)
         head = [what, "MMD^2", "interval", "p-value", "coverage", "seconds"]
         output.print_table(head, [[_plain(cell) for cell in line] for line in apart], whole=6)
@@ -50,7 +58,7 @@ def print_board(board: SavedBoard, what: str) -> None:
 def lines_of(board: SavedBoard) -> list[list[str]]:
     """The cells of the table, for candidates that have a likelihood or failed."""
     ranked = standings(board)
-    return [[_plain(cell) for cell in cells(s, ranked)] for s in ranked if not s.distance]
+    return [[_plain(cell) for cell in table_cells(s, ranked)] for s in ranked if not s.distance]
 
 
 def fitting(

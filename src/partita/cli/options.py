@@ -84,10 +84,10 @@ def refuse_beside_resume(context: typer.Context) -> None:
         raise typer.BadParameter(text, param_hint="--resume")
 
 
-def names(text: str | None) -> list[str]:
+def split_names(text: str | None) -> list[str]:
     """Names with commas between.
 
-    >>> names("rbm, vae,")
+    >>> split_names("rbm, vae,")
     ['rbm', 'vae']
     """
     return [name.strip() for name in (text or "").split(",") if name.strip()]

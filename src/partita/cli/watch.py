@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-class Watch:
+class LiveBoard:
     """What is shown while candidates are fitted: in a terminal a table that grows, elsewhere a line
     for each.
 
@@ -42,7 +42,7 @@ class Watch:
                 get_renderable=self.table, console=screen, refresh_per_second=2, transient=True
             )
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "LiveBoard":
         if self.live is not None:
             self.live.start()
         return self

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -33,8 +33,10 @@ from partita.experiment.experiment import Experiment
 from partita.experiment.imputation import impute_encoded
 from partita.families import FAMILIES
 from partita.runtime import memory_limit
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Encoding, Kind, infer_kind
+from partita.tables.rows import Weight
 
 # rows that whole-number weights may add up to and still be repeated one by one
 MOST_COUNTED = 1_000_000
@@ -53,6 +55,8 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
         "validation_fraction": partial(check_real, low=0.0, high=0.9),
         "verbose": check_flag,
     }
+    # a setting of the family that the encoding decides: its name, values by kind, and the other one
+    by_encoding: ClassVar[tuple[str, dict[str, str], str] | None] = None
     allow_nan: ClassVar[bool] = False
     least_features: ClassVar[int] = 1
     encoding_: Encoding
@@ -63,7 +67,7 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
     validation_fraction: float = 0.0
     verbose: bool
 
-    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
+    def fit(self, X: object, y: object = None, sample_weight: Weight | None = None) -> Self:
         """Fit the model to the rows of X; ``sample_weight`` weighs them."""
         self._check_parameters()
         generator, owner = as_generator(self.random_state), type(self).__name__
@@ -116,7 +120,7 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
         """
         return self.evaluate(X).details["rows"].cpu().numpy()
 
-    def score(self, X: object, y: object = None) -> float:
+    def score(self, X: object, y: object = None) -> float:  # type: ignore[override]
         """Mean log-likelihood per row; ``score_kind_`` says what it is."""
         return self.evaluate(X).value
 
@@ -197,19 +201,24 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
         check_choice(type(self).__name__, "support", self.support, self.supports)
         if self.supports == ("auto", "real"):
             return "real"
-        return infer_kind(rows) if self.support == "auto" else self.support
+        return infer_kind(rows) if self.support == "auto" else cast("Kind", self.support)
 
     def _warn_of_cut(self, columns: str, where: str) -> None:
         """Say that real columns become what the model takes."""
         text = f"columns that are not {columns} are cut at their {where}. {CUT_YOURSELF}"
         warnings.warn(f"{type(self).__name__}: {text}", PartitaWarning, stacklevel=4)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> JsonObject:
         """This estimator's parameters as settings of its family, which have the same names."""
         given = self.get_params(deep=False)
-        return {name: given[name] for name in FAMILIES[self.family].settings if name in given}
+        known = FAMILIES[self.family].settings
+        settings = {name: given[name] for name in known if name in given}
+        if self.by_encoding is not None:
+            name, values, other = self.by_encoding
+            settings[name] = values.get(self.encoding_.kind, other)
+        return settings
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> JsonObject:
         """This estimator's parameters as options of the fit; None leaves the choice to the
         recipe.
         """
@@ -218,7 +227,7 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
             "minutes": self.max_minutes,
         }
 
-    def _rows(self, X: np.ndarray, sample_weight: object) -> Rows:
+    def _rows(self, X: np.ndarray, sample_weight: Weight | None) -> Rows:
         """Rows in an order of their own, so that a fit does not depend on theirs; whole-number
         weights repeat rows, others weigh them.
         """

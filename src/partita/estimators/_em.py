@@ -3,7 +3,7 @@ online fits.
 """
 
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -16,8 +16,10 @@ from partita.estimators._density import Density, as_generator
 from partita.families import FAMILIES
 from partita.families.component_search import criterion
 from partita.objectives.em import Averages, OnlineEM, expectation
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
+from partita.tables.rows import Weight
 from partita.training.run import Run, make_config
 
 EM_CONSTRAINTS: Constraints = {
@@ -42,7 +44,7 @@ class MixingDensity(Density):
     max_iter: int
     tol: float
 
-    def partial_fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
+    def partial_fit(self, X: object, y: object = None, sample_weight: Weight | None = None) -> Self:
         """One step of online EM on the rows of X; the first call sets the encoding and a k-means++
         start from its rows.
         """
@@ -102,10 +104,10 @@ class MixingDensity(Density):
     def _forget(self) -> None:
         self._online = None
 
-    def _kept(self) -> dict[str, Any]:
+    def _kept(self) -> JsonObject:
         return {} if self._online is None else {"online": self._online._asdict()}
 
-    def _restore(self, kept: dict[str, Any]) -> None:
+    def _restore(self, kept: JsonObject) -> None:
         self._online = Averages(**kept["online"]) if "online" in kept else None
 
     def _remember(self, train: Rows) -> None:
@@ -114,7 +116,7 @@ class MixingDensity(Density):
         statistics = expectation(self.model_, train, generator=torch.Generator())
         self._online = engine.begin(statistics, self._key, max(1, len(train) // engine.batch))
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> JsonObject:
         return {
             "epochs": None if self.max_minutes is not None else self.max_iter,
             "minutes": self.max_minutes,

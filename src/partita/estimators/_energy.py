@@ -30,11 +30,12 @@ class EnergyDensity(Density):
         ``random_state``.
         """
         check_is_fitted(self, "model_")
-        if self._log_z is None:
+        found = self._log_z
+        if found is None:
             given = named_evaluator(self.evaluator, type(self).__name__)
             evaluator = given or capability.default("partition", self.model_)
-            self._log_z = evaluator(self.model_, generator=rng.keyed(self._key, 0))
-        return self._log_z
+            self._log_z = found = evaluator(self.model_, generator=rng.keyed(self._key, 0))
+        return found
 
     @property
     def score_kind_(self) -> ScoreKind:

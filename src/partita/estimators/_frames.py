@@ -11,12 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 from partita.errors import invalid
 from partita.estimators._density import Density
 from partita.estimators._parameters import RandomState
-from partita.estimators._validation import check_held, is_frame
+from partita.estimators._validation import check_held
 from partita.tables import Rows, Schema
+from partita.tables.arrays import is_frame
 from partita.tables.arrow import of_frame
 from partita.tables.frames import array_table, frame_table
 from partita.tables.infer import MOST_LEVELS
 from partita.tables.labels import numbered
+from partita.tables.rows import Weight
 from partita.tables.schema import Column
 from partita.tables.write import arrow_table, filled_arrow
 
@@ -80,14 +82,14 @@ class MixedTables(Density):
             raise invalid(owner, "X", "have at least one row", len(table), remedy)
         return table
 
-    def _rows(self, X: np.ndarray, sample_weight: object) -> Rows:
+    def _rows(self, X: np.ndarray, sample_weight: Weight | None) -> Rows:
         rows = super()._rows(X, sample_weight)
         if self._mixes():
             rows.schema, rows.labels = self.schema_, self.schema_.labels
         return rows
 
 
-def with_declared(schema: Schema, X: Any) -> Schema:
+def with_declared(schema: Schema, X: object) -> Schema:
     """The schema with all words that the types of a frame's columns allow: those that no row of it
     has may be in rows to be scored.
     """
@@ -100,7 +102,7 @@ def with_declared(schema: Schema, X: Any) -> Schema:
     return Schema(tuple(_allowing(column, words.get(column.name, [])) for column in schema.columns))
 
 
-def _allowing(column: Column, words: list[Any]) -> Column:
+def _allowing(column: Column, words: list[str]) -> Column:
     """A category with more words; too many of them are those of a larger table, not of this one."""
     text = all(isinstance(word, str) for word in words)
     if not column.labels or not words or len(words) > MOST_LEVELS or not text:

@@ -92,11 +92,11 @@ class SavedEstimator(BaseEstimator):
     def _forget(self) -> None:
         """Drop what was computed from an earlier fit."""
 
-    def _kept(self) -> dict[str, Any]:
+    def _kept(self) -> JsonObject:
         """What is saved beside the model: tensors, numbers, words and their lists and dicts."""
         return {}
 
-    def _restore(self, kept: dict[str, Any]) -> None:
+    def _restore(self, kept: JsonObject) -> None:
         """Take back what was saved."""
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -5,7 +5,7 @@ in it is code.
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ class SavedRegression(BaseEstimator):
         return self
 
 
-def as_tree(value: Any) -> checkpoint.Tree:
+def as_tree(value: object) -> checkpoint.Tree:
     """A fitted attribute as what a checkpoint holds."""
     if is_dataclass(value) and type(value).__name__ in HELD:
         by = {field.name: as_tree(getattr(value, field.name)) for field in fields(value)}
@@ -79,7 +79,7 @@ def as_tree(value: Any) -> checkpoint.Tree:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def from_tree(tree: checkpoint.Tree) -> Any:
+def from_tree(tree: checkpoint.Tree) -> checkpoint.Tree:
     """The attribute that :func:`as_tree` described; nothing but the classes named above is ever
     called.
     """

@@ -5,7 +5,7 @@ TypeErrors as well.
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
 from partita.errors import InputError, PartitaError, WrongType, invalid
+from partita.tables.arrays import is_frame
 
 # with which scikit-learn's advice begins, about classifiers that do
 MISSING = "does not accept missing values"
@@ -64,31 +65,9 @@ def check_plain(estimator: BaseEstimator) -> None:
             )
 
 
-@runtime_checkable
-class _InMemory(Protocol):
-    def to_numpy(self) -> np.ndarray: ...
-
-
-class Frame(_InMemory, Protocol):
-    """A frame of pandas, polars or another library, whose columns have names."""
-
-    columns: Any
-    dtypes: Any
-
-
-@runtime_checkable
-class _Lazy(Protocol):
-    def collect(self) -> object: ...
-
-
-def is_frame(X: object) -> TypeGuard[Frame]:
-    """Whether X is a frame, in memory."""
-    return isinstance(X, _InMemory) and getattr(X, "columns", None) is not None
-
-
 def check_held(owner: str, X: object) -> None:
     """Refuse a frame that is still to be computed."""
-    if isinstance(X, _Lazy) and not isinstance(X, _InMemory):
+    if hasattr(X, "collect") and not hasattr(X, "to_numpy"):
         raise invalid(
             owner, "X", "be a table in memory", type(X).__name__, "Call its collect() first."
         )
@@ -108,7 +87,7 @@ def check_no_dates(owner: str, X: object) -> None:
             raise invalid(owner, "X", "hold numbers", f"dates or times{where}", remedy)
 
 
-def checked(estimator: BaseEstimator, X: object, *y: object, **how: object) -> Any:
+def checked(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     """Rows, and targets where they are given, as scikit-learn's ``validate_data`` reads and checks
     them.
     """
@@ -119,7 +98,7 @@ def checked(estimator: BaseEstimator, X: object, *y: object, **how: object) -> A
         return validate_data(estimator, X, *y, **how)
 
 
-def checked_weight(estimator: BaseEstimator, sample_weight: object, X: np.ndarray) -> np.ndarray:
+def row_weights(estimator: BaseEstimator, sample_weight: object, X: np.ndarray) -> np.ndarray:
     """One weight of at least 0 for each row, of which some are above."""
     with by_scikit_learn(type(estimator).__name__):
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

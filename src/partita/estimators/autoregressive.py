@@ -1,10 +1,10 @@
 """Autoregressive models as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 from partita.estimators._frames import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters
+from partita.runtime.untrusted import JsonObject
 
 
 @parameters
@@ -64,6 +64,6 @@ class AutoregressiveDensity(GradientParameters, MixedTables):
     width: int = 128
     expand: int = 4
     dropout: float = 0.0
-    options: dict[str, Any] | None = None
+    options: JsonObject | None = None
     n_components: int = 8
     columns: dict[str, str] | None = None

@@ -19,7 +19,7 @@ from partita.core.constraints import Constraints, check_each, or_auto
 from partita.errors import invalid
 from partita.estimators._parameters import RandomState, parameters
 from partita.estimators._saved_regression import SavedRegression
-from partita.estimators._validation import checked, checked_weight
+from partita.estimators._validation import checked, row_weights
 
 POSITIVE_OR_AUTO = or_auto(
     partial(check_real, low=0.0, open_low=True), "be 'auto' or a number above 0"
@@ -112,7 +112,7 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         if target.dtype.kind not in "biuf":
             got = f"{target.dtype} such as {target[0]!r}"
             raise invalid(type(self).__name__, "y", "hold numbers", got)
-        weight = torch.from_numpy(checked_weight(self, sample_weight, table))
+        weight = torch.from_numpy(row_weights(self, sample_weight, table))
         return np.column_stack([table, target.astype(np.float64)]), weight
 
     def _prior(self, sums: Tensor, n: float) -> LinearRegression:

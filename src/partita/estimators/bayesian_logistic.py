@@ -20,7 +20,7 @@ from partita.errors import invalid
 from partita.estimators._density import as_generator
 from partita.estimators._parameters import RandomState, parameters
 from partita.estimators._saved_regression import SavedRegression
-from partita.estimators._validation import by_scikit_learn, checked, checked_weight
+from partita.estimators._validation import by_scikit_learn, checked, row_weights
 from partita.estimators.bayesian_linear import POSITIVE_OR_AUTO, location_and_scale, with_ones
 
 INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10
@@ -72,9 +72,9 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the posterior and draw from it; whole-number weights count rows."""
         check_each(type(self).__name__, self.constraints, self.get_params(deep=False))
-        table, y = checked(self, X, y, dtype=np.float64)
-        weight = checked_weight(self, sample_weight, table)
-        self.classes_, labels = classes_of(type(self).__name__, y, weight)
+        table, target = checked(self, X, y, dtype=np.float64)
+        weight = row_weights(self, sample_weight, table)
+        self.classes_, labels = classes_of(type(self).__name__, target, weight)
         self.shift_, self.scale_ = location_and_scale(table, weight)
         Z = with_ones((table - self.shift_) / self.scale_)
         t, w = torch.from_numpy(labels), torch.from_numpy(weight)
@@ -156,7 +156,7 @@ def best_precision(Z: Tensor, t: Tensor, w: Tensor) -> float:
     return math.exp(round(float(found.x), 3))
 
 
-def classes_of(owner: str, y: object, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def classes_of(owner: str, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The labels, and y as their numbers; each must be among the rows that count."""
     with by_scikit_learn(owner):
         check_classification_targets(y)

@@ -1,7 +1,6 @@
 """The sigmoid belief network as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
 import torch
@@ -59,6 +58,7 @@ class SigmoidBeliefDensity(Features, GradientParameters, LatentDensity):
     """
 
     family = "belief"
+    by_encoding = ("likelihood", {"real": "gaussian", "category": "categorical"}, "bernoulli")
     supports = ("auto", "binary", "spin", "real", "category")
 
     n_hidden: int | str = "auto"
@@ -89,8 +89,3 @@ class SigmoidBeliefDensity(Features, GradientParameters, LatentDensity):
 
     def _evaluator(self) -> LikelihoodEvaluator | None:
         return None if Capability.LOG_PROB in self.model_.capabilities else super()._evaluator()
-
-    def _settings(self) -> dict[str, Any]:
-        likelihoods = {"real": "gaussian", "category": "categorical"}
-        likelihood = likelihoods.get(self.encoding_.kind, "bernoulli")
-        return {**super()._settings(), "likelihood": likelihood}

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from partita.core.checks import check_count, check_real
-from partita.core.constraints import one_of, optional
+from partita.core.constraints import Constraints, one_of, optional
 from partita.core.quantity import Kind as ScoreKind
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import (
@@ -25,8 +25,10 @@ from partita.estimators._density import Density, Features
 from partita.estimators._parameters import FitParameters, parameters
 from partita.experiment.clustering import consensus_membership
 from partita.families import FAMILIES
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Kind
+from partita.tables.rows import Weight
 
 MOST_PAIRED = 20_000  # rows of which all pairs are listed
 
@@ -107,7 +109,7 @@ class DirichletProcessMixture(Features, FitParameters, Density):
     """
 
     family = "dpmm"
-    constraints = {
+    constraints: ClassVar[Constraints] = {
         "kernel": one_of("gaussian", "bernoulli", "multinomial"),
         "weight_concentration_prior": optional(partial(check_real, low=0.0, open_low=True)),
         "sweeps": check_count,
@@ -125,7 +127,9 @@ class DirichletProcessMixture(Features, FitParameters, Density):
     n_keep: int = 100
     sweeps: int = 300
 
-    def fit(self, X: object, y: object = None, **weights: object) -> Self:
+    def fit(  # type: ignore[override]  # without weights
+        self, X: object, y: object = None, **weights: object
+    ) -> Self:
         """Sample the posterior given the rows of X; they have no weights, for a partition is of
         whole rows: repeat them instead.
         """
@@ -157,12 +161,12 @@ class DirichletProcessMixture(Features, FitParameters, Density):
 
     @property
     def coclustering_(self) -> np.ndarray:
-        n = self._posterior().partitions.shape[-1]
-        if n > MOST_PAIRED:
+        found = self._posterior()
+        if (n := found.partitions.shape[-1]) > MOST_PAIRED:
             allowed = f"be of at most {MOST_PAIRED} rows"
             remedy = "Use labels_ and credible_ball_."
             raise invalid(type(self).__name__, "coclustering_", allowed, n, remedy)
-        return self._posterior().together
+        return found.together
 
     @property
     def weight_concentration_(self) -> float:
@@ -187,7 +191,7 @@ class DirichletProcessMixture(Features, FitParameters, Density):
         who else is there (eq. 20.19).
         """
         z = self._encoded(X, "predict_proba")
-        return consensus_membership(self.model_, z, self._posterior().labels)
+        return consensus_membership(self.model_, z, self.labels_)
 
     def transform(self, X: object) -> np.ndarray:
         """Probability of each cluster of ``labels_``, (N, K)."""
@@ -204,7 +208,7 @@ class DirichletProcessMixture(Features, FitParameters, Density):
     def _forget(self) -> None:
         self._summary = Summary(self.model_.partitions.numpy())
 
-    def _restore(self, kept: dict[str, Any]) -> None:
+    def _restore(self, kept: JsonObject) -> None:
         if not self.model_.draws:
             raise RunError(
                 "load: a DirichletProcessMixture must hold draws of its posterior; got none. "
@@ -214,13 +218,13 @@ class DirichletProcessMixture(Features, FitParameters, Density):
     def _kind(self, rows: Rows) -> Kind:
         return FAMILIES[self.family].encoding_kind(rows, self._settings())
 
-    def _rows(self, X: np.ndarray, sample_weight: object) -> Rows:
+    def _rows(self, X: np.ndarray, sample_weight: Weight | None) -> Rows:
         """Rows in their own order, so that labels are those of the rows of X."""
         return Rows(
             X, columns=getattr(self, "feature_names_in_", None), owner=f"{type(self).__name__}.fit"
         )
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> JsonObject:
         return {
             "epochs": self.sweeps if self.max_minutes is None else None,
             "minutes": self.max_minutes,

@@ -1,11 +1,11 @@
 """Finite mixtures as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from partita.core.constraints import one_of
+from partita.core.constraints import Constraints, one_of
 from partita.datasets import Dataset
 from partita.estimators._density import Features
 from partita.estimators._em import EM_CONSTRAINTS, MixingDensity
@@ -14,8 +14,10 @@ from partita.estimators._parameters import EMParameters, parameters
 from partita.families.mixture import component_kind
 from partita.families.table_kind import settings_by_table, table_kind
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Kind
+from partita.tables.rows import Weight
 
 # components of columns so encoded
 OF_KIND = {"binary": "bernoulli", "spin": "bernoulli", "category": "categorical"}
@@ -37,9 +39,11 @@ class ClusteringDensity(Features, MixingDensity):
         """The probability of each component given each row, (N, K)."""
         return self.predict_proba(X)
 
-    def fit_predict(self, X: object, y: object = None, **kwargs: object) -> np.ndarray:
+    def fit_predict(
+        self, X: object, y: object = None, sample_weight: Weight | None = None
+    ) -> np.ndarray:
         """Fit, and return the most probable component of each row."""
-        return self.fit(X, y, **kwargs).predict(X)
+        return self.fit(X, y, sample_weight).predict(X)
 
     @property
     def n_components_(self) -> int:
@@ -106,7 +110,7 @@ class MixtureDensity(EMParameters, MixedTables, ClusteringDensity):
     """
 
     family = "mixture"
-    constraints = {
+    constraints: ClassVar[Constraints] = {
         **EM_CONSTRAINTS,
         "component": one_of("auto", *COMPONENTS),
         "covariance_type": one_of(*COVARIANCES),
@@ -131,7 +135,7 @@ class MixtureDensity(EMParameters, MixedTables, ClusteringDensity):
             component = by_table.get("component", "gaussian")
         return component_kind(component, self.covariance_type, rows)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> JsonObject:
         component = self.component
         if component == "auto":
             component = OF_KIND.get(self.encoding_.kind, "gaussian")

@@ -26,6 +26,7 @@ from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import PCL, embed, uniformity
 from partita.objectives.prototypes import find_prototypes
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.training import fit
 
@@ -143,7 +144,7 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
         """A page with a map of the embedding, colored by ``y`` or by cluster, the trace of the fit,
         and the concentrations.
         """
-        from partita.estimators._prototype_page import write_page
+        from partita.estimators._prototype_page import write_encoder_page
 
         check_is_fitted(self, "model_")
         v, color = self.transform(X), self.predict(X) if y is None else np.asarray(y)
@@ -151,9 +152,9 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
         if color.shape != (len(v),):
             allowed = f"hold one value for each of the {len(v)} rows"
             raise invalid(owner, "y", allowed, f"shape {color.shape}")
-        return write_page(self, check_path(owner, "path", path, "a page"), v, color)
+        return write_encoder_page(self, check_path(owner, "path", path, "a page"), v, color)
 
-    def _kept(self) -> dict[str, Any]:
+    def _kept(self) -> JsonObject:
         """What is saved beside the encoder."""
         found = zip(self.prototypes_, self.concentration_, strict=True)
         return {
@@ -166,7 +167,7 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
             "uniformity": self.uniformity_,
         }
 
-    def _restore(self, kept: dict[str, Any]) -> None:
+    def _restore(self, kept: JsonObject) -> None:
         """Take back what was saved."""
         self._center, self._scale = (value.numpy() for value in kept["standardization"])
         self.prototypes_, self.concentration_ = (
@@ -251,7 +252,7 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
             raise invalid(owner, "shape", "be (length,) or (height, width)", tuple(self.shape))
 
     def _encoder(self, width: int, generator: torch.Generator) -> Encoder:
-        sizes = {}
+        sizes: dict[str, Any] = {}
         if self.hidden is not None:
             sizes = {"widths" if self.shape is None else "channels": tuple(self.hidden)}
         elif self.shape is not None and min(self.shape) < 4:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
 import torch
@@ -65,6 +64,11 @@ class VAEDensity(Features, GradientParameters, MixedTables, LatentDensity):
     """
 
     family = "vae"
+    by_encoding = (
+        "likelihood",
+        {"real": "gaussian", "category": "categorical", "mixed": "mixed"},
+        "bernoulli",
+    )
     supports = ("auto", "binary", "spin", "real", "category", "mixed")
 
     n_latent: int | str = "auto"
@@ -94,8 +98,3 @@ class VAEDensity(Features, GradientParameters, MixedTables, LatentDensity):
     @property
     def _n_features_out(self) -> int:
         return self.model_.latent
-
-    def _settings(self) -> dict[str, Any]:
-        likelihoods = {"real": "gaussian", "category": "categorical", "mixed": "mixed"}
-        likelihood = likelihoods.get(self.encoding_.kind, "bernoulli")
-        return {**super()._settings(), "likelihood": likelihood}

@@ -70,7 +70,7 @@ def requested(
     )
 
 
-def recorded(folder: Path) -> Experiment:
+def recorded_experiment(folder: Path) -> Experiment:
     """The experiment that a run's config describes."""
     config = read_config(folder)
     data = config.get("data")

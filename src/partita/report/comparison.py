@@ -78,7 +78,7 @@ def _scores(
     caption = "Intervals of the computation. A cross marks a number that is not to be published."
     if all(q["kind"] == "exact" for q in quantities):
         caption = "All are exact: computing them leaves no interval."
-    seen = visible_range(values)
+    seen = visible_range(values.tolist())
     if seen is not None:  # no farther than the last that is
         last = float(lows[values >= seen[0]].min())
         seen = [max(seen[0], last - 0.05 * (seen[1] - last)), seen[1]]
@@ -88,13 +88,11 @@ def _scores(
             if value < seen[0]
         ]
         caption += f" Too far left to be seen: {', '.join(beyond)}."
-    limit = (
-        [] if entropy is None else [plots.vertical(-entropy, color=plots.DATA, width=1, dash="dot")]
-    )
+    dotted = partial(plots.vertical, color=plots.DATA, width=1, dash="dot")
     layout = {
         "xaxis": plots.axis("nats per row", range=seen),
         "yaxis": {"autorange": "reversed", "type": "category"},
-        "shapes": limit,
+        "shapes": [] if entropy is None else [dotted(-entropy)],
     }
     yield Figure([trace], alt, layout, caption, 110 + 30 * len(scored))
 

@@ -2,7 +2,7 @@
 plotly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def _ratio(low: np.ndarray, high: np.ndarray, flat: float) -> float:
     return float((high[1] - low[1]) / (high[0] - low[0])) if high[0] > low[0] else flat
 
 
-def scatter(x: Values, y: Values, mode: str, name: str = "", **more: object) -> Plot:
+def scatter(x: object, y: object, mode: str, name: str = "", **more: object) -> Plot:
     """Points, joined by lines or not."""
     return {"type": "scatter", "mode": mode, "x": x, "y": y, "name": name, **more}
 
@@ -113,11 +113,11 @@ def points(
 
 def band(x: Values, low: Values, high: Values, name: str, color: str = COLORS[0]) -> list[Plot]:
     """The area between two curves."""
-    edge: Plot = {"line": {"width": 0}, "hoverinfo": "skip"}
-    fill: Plot = {"fill": "tonexty", "fillcolor": f"{color}33"}
+    edge = {"line": {"width": 0}, "hoverinfo": "skip"}
+    fill = {"fill": "tonexty", "fillcolor": f"{color}33"}
     return [
-        scatter(x, low, "lines", **edge, showlegend=False),
-        scatter(x, high, "lines", name, **edge, **fill),
+        {**scatter(x, low, "lines", showlegend=False), **edge},
+        {**scatter(x, high, "lines", name), **edge, **fill},
     ]
 
 
@@ -169,7 +169,7 @@ def heat(
 
 
 def marginals(
-    data: np.ndarray, draws: np.ndarray, name: str, words: dict[float, str], discrete: bool
+    data: np.ndarray, draws: np.ndarray, name: str, words: Mapping[float, str], discrete: bool
 ) -> Figure:
     """How often each value of one column occurs in the data and in draws; bars for few values, bins
     for many.

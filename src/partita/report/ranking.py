@@ -12,7 +12,7 @@ from partita.report import format
 from partita.report.blocks import Block, Link, Table, Text, anchor
 from partita.report.context import Subject
 from partita.report.run import blocks_of
-from partita.report.sections.meaning import in_words
+from partita.report.sections.meaning import score_in_words
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 COLUMNS = [
@@ -95,7 +95,7 @@ def best_of(ranked: Sequence[Standing]) -> Standing | None:
     return next((s for s in ranked if s.trusted), None)
 
 
-def cells(standing: Standing, ranked: Sequence[Standing]) -> list[str]:
+def table_cells(standing: Standing, ranked: Sequence[Standing]) -> list[str]:
     """A line of the table, a cell for each of the columns."""
     line, q = standing.line, standing.score
     cut = f"{NO_BREAK}cut" if line.get("cut_short") else ""
@@ -135,7 +135,7 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "?" if value is None else f"{value:.{digits}f}"
 
 
-def distances(ranked: Sequence[Standing]) -> list[list[str]]:
+def distance_rows(ranked: Sequence[Standing]) -> list[list[str]]:
     """Candidates whose number is no likelihood: name, distance of their draws from the rows,
     interval, p-value, coverage, seconds.
     """
@@ -227,7 +227,7 @@ def leaderboard(ranked: Sequence[Standing], board: SavedBoard) -> Iterator[Block
 
 def _linked(standing: Standing, ranked: Sequence[Standing]) -> list[str | Link]:
     """A line of the page's table, with its interval behind the number."""
-    line: list[str | Link] = [*cells(standing, ranked)]
+    line: list[str | Link] = [*table_cells(standing, ranked)]
     line[NAME] = standing.link
     if line[INTERVAL]:
         line[NATS] = f"{line[NATS]} ({line[INTERVAL]})"
@@ -241,7 +241,7 @@ def kinds_of_scores(scored: Sequence[Standing]) -> Iterator[Block]:
         return
     yield Text(f"For {best.name}, the best:", "small")
     found = Quantity(best.score["value"], details={**(best.score.get("details") or {})})
-    yield from blocks_of(partial(in_words, found), best.subject)
+    yield from blocks_of(partial(score_in_words, found), best.subject)
     kinds: dict[str, list[str]] = {}
     for s in scored:
         if s.score:
@@ -255,7 +255,7 @@ def kinds_of_scores(scored: Sequence[Standing]) -> Iterator[Block]:
 
 def without_likelihood(ranked: Sequence[Standing]) -> Iterator[Block]:
     """Candidates whose number is no likelihood, by how far their draws are from the rows."""
-    lines = distances(ranked)
+    lines = distance_rows(ranked)
     if not lines:
         return
     yield Text(

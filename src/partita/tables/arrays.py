@@ -33,6 +33,9 @@ class Frame(Protocol):
     @property
     def columns(self) -> Any: ...
 
+    @property
+    def dtypes(self) -> Any: ...
+
     def to_numpy(self) -> np.ndarray: ...
 
 

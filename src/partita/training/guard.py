@@ -84,7 +84,7 @@ def ran_away(values: dict[str, float], width: float) -> bool:
     return any(abs(value) > RUNAWAY_NATS_PER_COLUMN * width for value in values.values())
 
 
-def check_finite(record: dict[str, float], step: int) -> None:
+def check_update(record: dict[str, float], step: int) -> None:
     """Raise :class:`Diverged` naming the number of a closed-form update that is not finite."""
     for name, value in record.items():
         if not math.isfinite(value):

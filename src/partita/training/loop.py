@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
 from partita.runtime.untrusted import Json, JsonObject
 from partita.tables import Rows, as_rows
+from partita.tables.arrays import TableLike
+from partita.tables.rows import Weight
 from partita.training import budget, guard
 from partita.training.defaults import resolve_settings
 from partita.training.history import seconds_of
@@ -46,11 +48,11 @@ RECORDS = 200  # about this many lines of metrics in a fit
 @memory_limit.named("fit")
 def fit(
     model: Model,
-    data: Any,
+    data: TableLike | Rows,
     objective: Learner | None = None,
     *,
-    validation: Any = None,
-    sample_weight: Any = None,
+    validation: TableLike | Rows | None = None,
+    sample_weight: Weight | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     about: JsonObject | None = None,
@@ -83,9 +85,7 @@ def fit(
         options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes,
             batch_size, optimizer, ...
     """
-    if objective is not None:
-        for methods in (("losses", "update"), ("init",)):
-            check_role("fit", "objective", objective, methods, "PCD()")
+    learner = _learner(objective, model)
     check_generator("fit", generator)
     resume, progress = check_flag("fit", "resume", resume), check_flag("fit", "progress", progress)
     path = None if out is None else check_path("fit", "out", out)
@@ -93,7 +93,6 @@ def fit(
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     missing = Capability.MISSING in model.capabilities
     rows = checked_rows(model, as_rows(data, sample_weight, "fit", missing=missing))
-    learner = capability.default("objective", model) if objective is None else objective
     settings = resolve_settings(model, learner, len(rows), options)
     check_lbfgs(settings, learner, model)
     held_out: Rows | None = None
@@ -122,6 +121,15 @@ def fit(
             _finish(session, folder, config, "diverged")
             raise
         return _finish(session, folder, config, stopped)
+
+
+def _learner(objective: Learner | None, model: Model) -> Learner:
+    """What is minimized, by default as the capability table says."""
+    if objective is None:
+        return capability.default("objective", model)
+    for methods in (("losses", "update"), ("init",)):
+        check_role("fit", "objective", objective, methods, "PCD()")
+    return objective
 
 
 def _fixed(

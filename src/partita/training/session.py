@@ -235,7 +235,7 @@ class Session:
             self.bare, self.data, self.state, generator=self.generator
         )
         record = {name: float(value) for name, value in info.items()}
-        guard.check_finite(record, self.step)
+        guard.check_update(record, self.step)
         return record["loss"], record
 
     def leave_finite(self) -> None:

@@ -73,7 +73,7 @@ def _weights(betas: np.ndarray, log_w: np.ndarray, start: float, log_z: Quantity
     says it ends.
     """
     low, high = np.quantile(log_w, (0.05, 0.95), axis=1) + start
-    mean = start + np.log(np.exp(log_w - log_w.max(1, keepdims=True)).mean(1)) + log_w.max(1)
+    mean = start + np.logaddexp.reduce(log_w, axis=1) - np.log(log_w.shape[1])
     bars = plots.errors(*(np.array([end]) for end in (log_z.value, log_z.low, log_z.high)))
     end = plots.mark(1.0, log_z.value, "log Z of the score", 9, "diamond", error_y=bars)
     traces = [

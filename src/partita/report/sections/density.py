@@ -28,7 +28,7 @@ def density(subject: Subject) -> Iterator[Block]:
     edge = 0.12 * (high - low)
     sides = [np.linspace(a, b, CELLS) for a, b in zip(low - edge, high + edge, strict=True)]
     grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
-    log_p = log_density(subject, grid).reshape(CELLS, CELLS)
+    log_p = log_density_at(subject, grid).reshape(CELLS, CELLS)
     heat = {
         "type": "heatmap",
         "x": sides[0],
@@ -51,7 +51,7 @@ def density(subject: Subject) -> Iterator[Block]:
     yield Figure([heat, over], alt, layout, caption, plots.plane_height(low, high, 520))
 
 
-def log_density(subject: Subject, x: np.ndarray) -> np.ndarray:
+def log_density_at(subject: Subject, x: np.ndarray) -> np.ndarray:
     """log p of points in the units of the table; of an energy model where log Z is known, else up
     to a constant.
     """

@@ -113,12 +113,9 @@ def _table(subject: Subject) -> Iterator[Block]:
     words = subject.encoding.labels
     which = f"; the {COLUMNS} columns that vary most" if wide else ""
     yield Text(f"How often each value occurs: gray in the data, red in draws{which}.", "small")
-    labels = [column.labels for column in subject.mixed] or [words] * data.shape[1]
-    discrete = [column.kind != "real" for column in subject.mixed]
-    discrete = discrete or [subject.discrete] * data.shape[1]
+    names, labels, real = subject.columns, subject.labels, subject.real
     marginals = [
-        plots.marginals(data[:, i], draws[:, i], subject.columns[i], labels[i], discrete[i])
-        for i in shown
+        plots.marginals(data[:, i], draws[:, i], names[i], labels[i], not real[i]) for i in shown
     ]
     yield Beside(marginals, least=160)
     if data.shape[1] > 2 and not words and not any(column.levels for column in subject.mixed):
