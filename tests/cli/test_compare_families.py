@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.cli.leaderboard import fitting
-from partita.cli.watch import LiveBoard
+from partita.cli.leaderboard import LiveBoard, fitting
 from partita.core.quantity import Quantity
 from partita.errors import Diverged
 from partita.experiment import compare, experiment

@@ -115,12 +115,11 @@ def carry_out(
     from partita.experiment.board import Board
     from partita.experiment.candidates import degenerate_columns
     from partita.experiment.compare import Comparison
-    from partita.experiment.compare_settings import keep
-    from partita.experiment.entrants import entrants
+    from partita.experiment.compare_settings import entrants, keep
     from partita.experiment.leaderboard import ranking
-    from partita.experiment.requests import describe_data
-    from partita.experiment.saved import free_path, short_name
+    from partita.experiment.saved import describe_data, free_path, short_name
     from partita.families import named_evaluator
+    from partita.report.folder import write_after_comparison
     from partita.runtime import deadline
 
     request.check_time()
@@ -147,7 +146,7 @@ def carry_out(
     )
     results = _run(comparison, found.candidates, board, talk=not (as_json or quiet))
     interrupted = any(result.interrupted for result in results)
-    written = _write_page(folder) if page and not interrupted else None
+    written = write_after_comparison(folder) if page and not interrupted else None
     if as_json:
         path = None if written is None else str(written)
         output.print_json({**board.saved(ranking(results)), "report": path})
@@ -175,7 +174,7 @@ def _run(
     comparison: "Comparison", candidates: "Sequence[Candidate]", board: "Board", talk: bool
 ) -> "list[Result]":
     """Every candidate in turn; the leaderboard so far is saved after each."""
-    from partita.cli.watch import LiveBoard
+    from partita.cli.leaderboard import LiveBoard
     from partita.experiment import board as on_disk
     from partita.experiment.leaderboard import ranking
 
@@ -205,23 +204,6 @@ def _way_on(done: str, folder: Path) -> str:
 def _stop(how: str, folder: Path) -> NoReturn:
     typer.echo(_way_on(f"{how}; what is done", folder), err=True)
     raise typer.Exit(130) from None
-
-
-def _write_page(folder: Path) -> Path | None:
-    """The page about the comparison; what hinders it is a warning, for the leaderboard itself is
-    whole.
-    """
-    from partita.errors import PartitaError
-    from partita.report.folder import write_report
-
-    try:
-        return write_report(folder)
-    except (PartitaError, OSError) as error:
-        reason = str(error)
-    except KeyboardInterrupt:
-        reason = f"interrupted. Write it with: partita report {folder}"
-    output.print_warning(f"no report was written: {reason}")
-    return None
 
 
 def _print(board: "Board", results: "Sequence[Result]", page: Path | None, compiled: float) -> None:

@@ -10,15 +10,14 @@ from typing import Any
 import torch
 
 from partita.core.checks import check_count
-from partita.datasets import Dataset
 from partita.datasets.open import open_dataset
 from partita.errors import RunError
 from partita.experiment.experiment import Experiment
-from partita.experiment.saved import found_at, free_path, recorded_dataset, short_name
+from partita.experiment.saved import describe_data, free_path, recorded_dataset, short_name
 from partita.experiment.settings import sort_settings
 from partita.families import family_named
 from partita.families.table_kind import settings_by_table, table_kind
-from partita.runtime.untrusted import JsonObject, check_like
+from partita.runtime.untrusted import check_like
 from partita.tables.encoding import Encoding
 from partita.tables.frames import TABLES
 from partita.training.run import read_config
@@ -100,18 +99,3 @@ def recorded_experiment(folder: Path) -> Experiment:
         {name: config[name] for name in ("data", "command")},
         fitted_encoding=Encoding.from_json(config["encoding"], dataset.train.width),
     )
-
-
-def describe_data(source: str, dataset: Dataset) -> JsonObject:
-    """What a run must know to find its data again, from any working directory."""
-    schema = getattr(dataset.train, "schema", None)
-    return {
-        "name": dataset.name,
-        "source": found_at(source),
-        "binarize": dataset.train.binarize,
-        "rows": [len(dataset.train), dataset.train.width],
-        "shape": None if dataset.shape is None else list(dataset.shape),
-        "columns": None if dataset.columns is None else list(dataset.columns),
-        **({} if dataset.reading is None else {"reading": dataset.reading}),
-        **({} if schema is None else {"schema": schema.as_json()}),
-    }

@@ -114,6 +114,21 @@ def schema_of(data: dict[str, Any]) -> Schema | None:
     return Schema.from_json(data["schema"]) if data.get("schema") else None
 
 
+def describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
+    """What a run must know to find its data again, from any working directory."""
+    schema = getattr(dataset.train, "schema", None)
+    return {
+        "name": dataset.name,
+        "source": found_at(source),
+        "binarize": dataset.train.binarize,
+        "rows": [len(dataset.train), dataset.train.width],
+        "shape": None if dataset.shape is None else list(dataset.shape),
+        "columns": None if dataset.columns is None else list(dataset.columns),
+        **({} if dataset.reading is None else {"reading": dataset.reading}),
+        **({} if schema is None else {"schema": schema.as_json()}),
+    }
+
+
 def recorded_dataset(data: dict[str, Any], kind: str, missing: bool) -> Dataset:
     """The data that a config describes, read for columns of an encoding's kind."""
     return open_dataset(

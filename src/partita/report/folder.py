@@ -2,12 +2,14 @@
 
 import os
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from partita.core import rng
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
-from partita.errors import DataError, PartitaError, PartitaWarning, RunError
+from partita.errors import Argument, DataError, PartitaError, PartitaWarning, RunError
 from partita.experiment.board import Line, read_board
 from partita.experiment.saved import open_run
 from partita.report.comparison import write_comparison
@@ -25,7 +27,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
     """Write the page about a folder that holds a run or a comparison."""
     path = folder / NAME if out is None else out
     if path.suffix.lower() not in (".html", ".htm"):
-        raise RunError(f"report: --out must end in .html; got {path}.")
+        raise RunError("report: ", Argument("out"), f" must end in .html; got {path}.")
     board = read_board(folder)
     if board is not None:
         standings = [_standing(line, folder, path) for line in board["results"]]
@@ -41,17 +43,26 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 def write_after_fit(
     run: Run, encoding: Encoding, dataset: Dataset, split: str, score: Quantity
 ) -> Path | None:
-    """Write the page of a run that was just fitted and scored; a failure is only a warning, for the
-    run itself is complete.
-    """
+    """Write the page of a run that was just fitted and scored."""
     assert run.folder is not None
+    subject = Subject(run, encoding, dataset, score, split)
+    return _unless_hindered(partial(write_run, subject, run.folder / NAME), run.folder)
+
+
+def write_after_comparison(folder: Path) -> Path | None:
+    """Write the page of a comparison that has just ended."""
+    return _unless_hindered(partial(write_report, folder), folder)
+
+
+def _unless_hindered(write: Callable[[], Path], folder: Path) -> Path | None:
+    """What is written about work that is complete: a failure is only a warning."""
     try:
-        return write_run(Subject(run, encoding, dataset, score, split), run.folder / NAME)
+        return write()
     except (PartitaError, OSError) as error:
         reason = str(error)
     except KeyboardInterrupt:
-        reason = f"interrupted. Write it with: partita report {run.folder}"
-    warnings.warn(f"no report was written: {reason}", PartitaWarning, stacklevel=2)
+        reason = f"interrupted. Write it with: partita report {folder}"
+    warnings.warn(f"no report was written: {reason}", PartitaWarning, stacklevel=3)
     return None
 
 

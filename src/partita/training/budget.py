@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from partita.core import rng
-from partita.core.protocols import Capability, Model
+from partita.core.protocols import Capability, Model, Update
 from partita.errors import Diverged, invalid
 from partita.evaluators import AIS, Enumeration, Sandwich, evaluate
 from partita.models import DPMixture
@@ -34,7 +34,7 @@ from partita.training.distributed import StepReduction
 from partita.training.guard import Watch
 from partita.training.history import Record
 from partita.training.session import HELD_OUT, Session
-from partita.training.settings import LENGTHS, Learner, Settings, is_closed_form
+from partita.training.settings import LENGTHS, Learner, Settings
 from partita.training.start import start_session
 from partita.training.validation import Evaluator, quick_evaluator
 
@@ -166,7 +166,7 @@ def timeout_record(session: Session) -> Record:
 
 def _fewest(objective: Learner) -> int:
     """Steps without which an objective has no result."""
-    return objective.fewest if is_closed_form(objective) else 1
+    return objective.fewest if isinstance(objective, Update) else 1
 
 
 class Plan(NamedTuple):
@@ -238,7 +238,7 @@ def affordable(
 
 def _options_of(objective: Learner, options: JsonObject) -> tuple[JsonObject, list[str]]:
     """The options that go with an objective, and a remark on those that do not."""
-    if not is_closed_form(objective):
+    if not isinstance(objective, Update):
         return {"patience": PATIENCE, **options}, []
     idle = [name for name in options if name in OF_OPTIMIZERS and options[name] is not None]
     if not idle:

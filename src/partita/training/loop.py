@@ -15,7 +15,7 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_flag, check_generator, check_path, check_role
-from partita.core.protocols import Capability, Model
+from partita.core.protocols import Capability, Model, Objective, Update
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
 from partita.runtime.untrusted import Json, JsonObject
@@ -29,7 +29,7 @@ from partita.training.progress import Display
 from partita.training.run import Run, make_config
 from partita.training.run_folder import RunFolder
 from partita.training.session import DATA_WARNINGS, DESCENTS, HELD_OUT, Session
-from partita.training.settings import Learner, is_closed_form
+from partita.training.settings import Learner
 from partita.training.start import check_lbfgs, checked_rows, one_process, start_session
 from partita.training.validation import (
     ValidationSchedule,
@@ -127,8 +127,8 @@ def _learner(objective: Learner | None, model: Model) -> Learner:
     """What is minimized, by default as the capability table says."""
     if objective is None:
         return capability.default("objective", model)
-    for methods in (("losses", "update"), ("init",)):
-        check_role("fit", "objective", objective, methods, "PCD()")
+    if not isinstance(objective, Objective | Update):
+        check_role("fit", "objective", objective, (), "PCD()")
     return objective
 
 
@@ -337,7 +337,7 @@ def _assign(model: torch.nn.Module, values: dict[str, Tensor]) -> None:
 
 def _converges(session: Session) -> bool:
     """Whether closed-form updates lower the recorded loss to a limit."""
-    return is_closed_form(session.objective) and session.objective.converges
+    return isinstance(session.objective, Update) and session.objective.converges
 
 
 def _record_interval(session: Session) -> int:

@@ -30,7 +30,7 @@ from partita.training.optimizers import (
     observe_metric,
     penalties,
 )
-from partita.training.settings import Learner, Settings, is_closed_form
+from partita.training.settings import Learner, Settings
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -132,18 +132,18 @@ class Session:
 
     def advance(self) -> Numbers:
         """One update; returns the losses and the objective's numbers."""
-        if is_closed_form(self.objective):
-            loss, record = self._update_step(self.objective)
+        objective = self.objective
+        if isinstance(objective, Update):
+            loss, record = self._update_step(objective)
         else:
-            loss, record = self._gradient_step(cast("Objective", self.objective))
+            loss, record = self._gradient_step(objective)
         self.progress, self.loss = self.loss - loss, loss
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
             remedy = guard.COLUMNS if self.optimizer is None else guard.remedy(self.settings)
             check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
         self.average.update(self.bare, self.step)
-        if self.optimizer is not None and self.step % self.steps_per_epoch == 0:
-            objective = cast("Objective", self.objective)
+        if isinstance(objective, Objective) and self.step % self.steps_per_epoch == 0:
             self.state = objective.epoch(self.bare, self.data, self.state, generator=self.generator)
         return record
 
@@ -155,8 +155,7 @@ class Session:
         batch, following = self._batch(), self.state
         record: Numbers = {}
         gradient: float | None = None
-        in_nats = not isinstance(objective, Objective) or objective.in_nats
-        width = self.data.width if in_nats else math.inf
+        width = self.data.width if objective.in_nats else math.inf
 
         def closure() -> Tensor:
             nonlocal record, following, width, gradient

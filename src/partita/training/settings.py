@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Literal, TypeAlias, TypeGuard, get_args
+from typing import Literal, TypeAlias, get_args
 
 from partita.core.checks import check_count, check_flag, check_real
 from partita.core.constraints import Constraints, check_each, one_of, optional
@@ -105,11 +105,6 @@ class Settings:
     def as_json(self) -> JsonObject:
         """All settings by name."""
         return asdict(self)
-
-
-def is_closed_form(objective: Learner) -> TypeGuard[Update]:
-    """Whether an objective takes steps of its own, without an optimizer."""
-    return isinstance(objective, Update)
 
 
 def is_deterministic(objective: Learner, model: Model) -> bool:
