@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from partita.core.quantity import Quantity
     from partita.experiment import Experiment
     from partita.training import Run
-    from partita.training.budget import Plan
+    from partita.training.budget import FitPlan
 
 KINDS_IN_WORDS = {
     "real": "real, standardized",
@@ -143,7 +143,7 @@ def _carry_out(
     )
 
 
-def _data_lines(experiment: "Experiment", plan: "Plan") -> str:
+def _data_lines(experiment: "Experiment", plan: "FitPlan") -> str:
     """Two lines about the data and the model: rows of each split, columns, column kinds."""
     from partita.tables.column_kinds import in_words
 
@@ -161,7 +161,7 @@ def _data_lines(experiment: "Experiment", plan: "Plan") -> str:
 
 
 def _train(
-    experiment: "Experiment", plan: "Plan", talk: bool, fabric: "Fabric | None" = None
+    experiment: "Experiment", plan: "FitPlan", talk: bool, fabric: "Fabric | None" = None
 ) -> "Run":
     """The fit itself; a second Ctrl-C ends it at once and says where the last checkpoint is."""
     from partita.runtime.processes import LostProcess

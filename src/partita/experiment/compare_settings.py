@@ -156,7 +156,7 @@ def keep(folder: Path, request: CompareSettings) -> None:
     write_whole(folder / PLAN, json.dumps(sealed(asdict(request)), indent=2) + "\n")
 
 
-class Sorted(NamedTuple):
+class SortedPairs(NamedTuple):
     """Settings by what takes them: single families, every fit, the data, and how sequences are
     read.
     """
@@ -167,15 +167,15 @@ class Sorted(NamedTuple):
     reading: dict[str, Any]
 
 
-def sort_pairs(pairs: Sequence[str]) -> Sorted:
+def sort_pairs(pairs: Sequence[str]) -> SortedPairs:
     """``family.key=value`` to that family, ``key=value`` to every fit, to the data, or to how
     sequences are read.
 
     >>> sort_pairs(["rbm.n_hidden=9", "batch_size=50", "length=64"])
-    Sorted(families={'rbm': {'n_hidden': 9}}, fit={'batch_size': 50}, data={},
+    SortedPairs(families={'rbm': {'n_hidden': 9}}, fit={'batch_size': 50}, data={},
     reading={'length': 64})
     """
-    found, known = Sorted({}, {}, {}, {}), [setting.name for setting in fields(Settings)]
+    found, known = SortedPairs({}, {}, {}, {}), [setting.name for setting in fields(Settings)]
     for pair in pairs:
         key, equals, text = pair.partition("=")
         name, dot, setting = key.partition(".")

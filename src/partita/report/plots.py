@@ -42,7 +42,7 @@ def axis(title: str = "", **more: object) -> Plot:
     return {"title": {"text": title}, **more}
 
 
-def axes(across: str, up: str, vertical: Plot | None = None, **more: object) -> Plot:
+def titled_axes(across: str, up: str, vertical: Plot | None = None, **more: object) -> Plot:
     """A layout with titles on both axes; ``vertical`` has more of the second."""
     return {"xaxis": axis(across), "yaxis": axis(up, **(vertical or {})), **more}
 

@@ -169,7 +169,7 @@ def _fewest(objective: Learner) -> int:
     return objective.fewest if isinstance(objective, Update) else 1
 
 
-class Plan(NamedTuple):
+class FitPlan(NamedTuple):
     """A model and how it is fitted.
 
     Arguments:
@@ -204,7 +204,7 @@ def affordable(
     validation: Rows | None,
     options: JsonObject,
     seed: int = 0,
-) -> Plan:
+) -> FitPlan:
     """The plan of a new fit: the defaults and the options if they end before the deadline, else cut
     to it.
 
@@ -216,14 +216,14 @@ def affordable(
     memory_limit.check_room("fit", model.title(), COPIES * size, remedy)
     options, remarks = _options_of(objective, options)
     if deadline.left() == math.inf or any(options.get(name) is not None for name in LENGTHS):
-        return Plan(model, objective, options, remarks)
+        return FitPlan(model, objective, options, remarks)
     settings = resolve_settings(model, objective, len(rows), options)
     cost, total = _measured(model, objective, rows, validation, settings, seed)
     seconds = deadline.left() - cost.start
     if isinstance(objective, EM):
         objective = _fewer_starts(objective, seconds, cost)
         seconds -= objective.beforehand * cost.step + (objective.restarts - 1) * cost.start
-    plan = Plan(model, objective, options, remarks)
+    plan = FitPlan(model, objective, options, remarks)
     if total * cost.step + settings.validations * cost.validation <= seconds:
         return plan
     least = _least_steps(objective, seconds, cost)

@@ -87,7 +87,8 @@ def _wrapped(
     """The model, the objective's state and the optimizer, wrapped by Fabric; trainable extras are
     optimized beside the model.
     """
-    extras = list(state.module.parameters()) if hasattr(state, "module") else []
+    module = getattr(state, "module", None)
+    extras = [] if module is None else list(module.parameters())
     optimizer = make_optimizer([*model.parameters(), *extras], settings)
     wrapped, optimizer = fabric.setup(model, optimizer)
     _keep_buffers(wrapped)
@@ -95,8 +96,8 @@ def _wrapped(
         name for kind in type(model).__mro__ for name in vars(kind).get("forward_methods", ())
     ):
         wrapped.mark_forward_method(method)
-    if extras:
-        module = fabric.setup_module(state.module)
+    if module is not None and extras:
+        module = fabric.setup_module(module)
         _keep_buffers(module)
         state = _with_module(state, module)
     return wrapped, state, optimizer

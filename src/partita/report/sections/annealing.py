@@ -86,7 +86,7 @@ def _weights(betas: np.ndarray, log_w: np.ndarray, start: float, log_z: Quantity
         f"the score's log Z is {log_z.value:.1f}."
     )
     caption = "Log weights along the way, plus log Z of the reference."
-    return Figure(traces, alt, plots.axes("beta", "nats"), caption)
+    return Figure(traces, alt, plots.titled_axes("beta", "nats"), caption)
 
 
 def _ess(betas: np.ndarray, ess: list[float]) -> Figure:
@@ -94,7 +94,7 @@ def _ess(betas: np.ndarray, ess: list[float]) -> Figure:
         f"Effective number of chains along beta: {ess[0]:.0f} at the reference, {ess[-1]:.1f} of "
         f"{CHAINS} at the model."
     )
-    layout = plots.axes("beta", "effective chains", {"rangemode": "tozero"})
+    layout = plots.titled_axes("beta", "effective chains", {"rangemode": "tozero"})
     caption = (
         f"How many of {CHAINS} chains carry the weight; near one the estimate hangs on one chain."
     )

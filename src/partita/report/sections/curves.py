@@ -69,7 +69,7 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
     alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
     seen: plots.Plot = {"range": visible_range(values)}
-    layout = plots.axes("step", name, seen, shapes=event_lines(run))
+    layout = plots.titled_axes("step", name, seen, shapes=event_lines(run))
     caption = "Validation rows along the fit; the star is the highest."
     if Capability.LOG_PROB not in run.model.capabilities:
         caption += " A quicker, coarser computation than the final score."
@@ -101,7 +101,7 @@ def critic_curve(run: Run) -> Figure | None:
         "The audit of the critic: its dual value, divided by its certified Lipschitz constant, is "
         "at most the exact distance."
     )
-    return Figure(traces, "; ".join(ends) + ".", plots.axes("step", "distance"), caption)
+    return Figure(traces, "; ".join(ends) + ".", plots.titled_axes("step", "distance"), caption)
 
 
 def finite_series(run: Run, name: str) -> list[tuple[int, float]]:
@@ -125,7 +125,9 @@ def recorded_curve(run: Run, name: str) -> Figure | None:
         traces[0]["opacity"] = 0.35
         traces.append(plots.line(steps, running_mean(np.array(values)), color=plots.COLORS[0]))
     alt = f"{title} along the steps, from {values[0]:.3g} to {values[-1]:.3g}."
-    return Figure(traces, alt, plots.axes("step", title, shapes=event_lines(run)), height=240)
+    return Figure(
+        traces, alt, plots.titled_axes("step", title, shapes=event_lines(run)), height=240
+    )
 
 
 def running_mean(values: np.ndarray) -> np.ndarray:

@@ -111,7 +111,7 @@ def _scatter(
         plots.diagonal(low, high),
         plots.points(t, g, "hidden cells", plots.MODEL),
     ]
-    layout = plots.axes("true value, in standard deviations", "filled in")
+    layout = plots.titled_axes("true value, in standard deviations", "filled in")
     alt = (
         f"True against filled-in values of {len(t)} hidden cells; root mean square error "
         f"{error:.2f}."

@@ -175,7 +175,7 @@ def _rows_as_pictures(
 
 
 def _bars(y: np.ndarray, x: list[str], across: str, up: str, caption: str) -> Figure:
-    layout = plots.axes(across, up, {"rangemode": "tozero"}, bargap=0.3)
+    layout = plots.titled_axes(across, up, {"rangemode": "tozero"}, bargap=0.3)
     layout["xaxis"] = plots.axis(across, type="category")
     return Figure([plots.bars(x, y)], caption, layout, caption, 200)
 

@@ -75,7 +75,7 @@ def _roll(x: np.ndarray, name: str) -> Figure:
     x = x[~np.isnan(x).any(1)]
     trace = {"type": "heatmap", "z": x.T, "colorscale": "sequential", "showscale": False}
     alt = f"One sequence, {name}: steps from left to right."
-    return Figure([trace], alt, plots.axes("step", name))
+    return Figure([trace], alt, plots.titled_axes("step", name))
 
 
 def _lines(x: np.ndarray, name: str) -> Figure:
@@ -83,7 +83,7 @@ def _lines(x: np.ndarray, name: str) -> Figure:
         plots.line(np.arange(len(row)), row, color=plots.color(i), mode="lines")
         for i, row in enumerate(x[:SEQUENCES])
     ]
-    return Figure(traces, f"{len(traces)} sequences, {name}.", plots.axes("step", name))
+    return Figure(traces, f"{len(traces)} sequences, {name}.", plots.titled_axes("step", name))
 
 
 def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
@@ -143,7 +143,7 @@ def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int 
         f"Correlations of {len(i)} pairs of columns, in the data and in draws; root mean square "
         f"difference {off:.3f}."
     )
-    layout = plots.axes("correlation in the data", "in draws")
+    layout = plots.titled_axes("correlation in the data", "in draws")
     caption = (
         "Each point is a pair of columns; on the dotted line the model has learnt it. "
         f"Root mean square difference {off:.3f}."

@@ -62,7 +62,7 @@ def _spread(q: Quantity, split: str) -> Figure:
     counts, edges = np.histogram(np.maximum(rows, np.quantile(rows, 0.005)), 40)
     bars = plots.bars((edges[1:] + edges[:-1]) / 2, counts, name="rows")
     mean = plots.vertical(q.value, color=plots.MODEL, dash="dash")
-    layout = plots.axes("log-likelihood of a row, nats", "rows", bargap=0.03, shapes=[mean])
+    layout = plots.titled_axes("log-likelihood of a row, nats", "rows", bargap=0.03, shapes=[mean])
     alt = (
         f"Histogram of the log-likelihood of {len(rows)} {split} rows, from {rows.min():.1f} to "
         f"{rows.max():.1f} nats, mean {q.value:.2f}."
