@@ -16,10 +16,11 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 demo: $(STAMP) ## compare nine families on the digits within five minutes: a leaderboard and a page
 	@$(BIN)/python -m partita.cli.demo
 
-# A file stays with one worker: what its tests share is made once. Bytecode is kept: many tests start processes, which import it all.
+# A file stays with one worker: what its tests share is made once. Those with slow tests come first (tests/conftest.py), not those with
+# many. Bytecode is kept: many tests start processes, which import it all.
 # TESTS="tests/training tests/truth" names some.
 test: $(STAMP) ## run all tests and doctests
-	@OMP_NUM_THREADS=$(THREADS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q $(TESTS)
+	@OMP_NUM_THREADS=$(THREADS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -q $(TESTS)
 
 # Processors round differently. torch, OpenBLAS and NumPy each have a variable that makes them compute as on another, lesser one.
 WIDEST := import numpy._core._multiarray_umath as m; print(*(f for f in ("X86_V4", "AVX512_ICL", "AVX512_SPR") if m.__cpu_features__.get(f)))

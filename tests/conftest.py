@@ -5,6 +5,7 @@ Some virtual machines announce Intel's matrix tiles (AMX) and then refuse them: 
 products end there with an illegal instruction. oneDNN reads the variable when torch is imported.
 """
 
+import gc
 import os
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
@@ -19,6 +20,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slow tests first, so that no worker is left alone with one at the end."""
     items.sort(key=lambda item: "slow" not in item.keywords)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the garbage collector need not look through it."""
+    gc.freeze()
 
 
 @pytest.fixture

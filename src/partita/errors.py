@@ -2,7 +2,10 @@
 came and what to do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
 from typing import NamedTuple
 
 
@@ -28,11 +31,40 @@ class Argument(NamedTuple):
         return f"{self.name}={self.value!r}" if self.key is None else f"{self.name}={held}"
 
 
+Words = str | Argument | tuple[str | Argument, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is wrong with a value that was handed in.
+
+    Arguments:
+        owner: What refuses it.
+        parameter: Its name.
+        allowed: What it must do.
+        got: What it is.
+        remedy: How to go on.
+    """
+
+    owner: str
+    parameter: Words
+    allowed: str
+    got: str
+    remedy: Words = ""
+
+    def parts(self) -> tuple[str | Argument, ...]:
+        """``owner: parameter must allowed; got this. Remedy.``"""
+        end = (" ", *_listed(self.remedy)) if self.remedy else ()
+        rest = f" must {self.allowed}; got {self.got}."
+        return (f"{self.owner}: ", *_listed(self.parameter), rest, *end)
+
+
 class PartitaError(Exception):
     """Base of every error that partita raises on purpose; the command line prints it without a
     traceback.
 
-    The sentence is made of parts: text, and each :class:`Argument` that it names.
+    The sentence is made of parts: text, each :class:`Argument` that it names, and the
+    :class:`Facts` about a value.
 
     >>> error = PartitaError("Read it with ", Argument("columns", "age", "count"), ".")
     >>> print(error)
@@ -41,13 +73,20 @@ class PartitaError(Exception):
     Read it with --column age=count.
     """
 
+    @property
+    def facts(self) -> Facts | None:
+        """What is wrong with a value; None where the error is about something else."""
+        return next((part for part in self.args if isinstance(part, Facts)), None)
+
     def __str__(self) -> str:
         return self.rendered(str)
 
     def rendered(self, shown: Callable[[Argument], str]) -> str:
         """The sentence, with every argument in it as ``shown`` writes it."""
+        parts = (part.parts() if isinstance(part, Facts) else (part,) for part in self.args)
         return "".join(
-            shown(part) if isinstance(part, Argument) else str(part) for part in self.args
+            shown(part) if isinstance(part, Argument) else str(part)
+            for part in chain.from_iterable(parts)
         )
 
 
@@ -85,18 +124,18 @@ class PartitaWarning(UserWarning):
     """Something a user should know about work that goes on."""
 
 
-Words = str | Argument | tuple[str | Argument, ...]
-
-
 def invalid(
     owner: str, parameter: Words, allowed: str, got: object, remedy: Words = ""
 ) -> InputError:
     """The one template for wrong input.
 
-    >>> print(invalid("RBM", "hidden", "be at least 1", 0))
+    >>> error = invalid("RBM", "hidden", "be at least 1", 0)
+    >>> print(error)
     RBM: hidden must be at least 1; got 0.
+    >>> error.facts.parameter, error.facts.got
+    ('hidden', '0')
     """
-    return InputError(*_parts(owner, parameter, allowed, got, remedy))
+    return InputError(Facts(owner, parameter, allowed, str(got), remedy))
 
 
 def unusable(
@@ -107,7 +146,7 @@ def unusable(
     >>> print(unusable("load", "x.csv", "hold rows", "none", "Write it again."))
     load: x.csv must hold rows; got none. Write it again.
     """
-    return DataError(*_parts(owner, parameter, allowed, got, remedy))
+    return DataError(Facts(owner, parameter, allowed, str(got), remedy))
 
 
 def sentence(owner: str, parameter: str, allowed: str, got: object, remedy: str = "") -> str:
@@ -115,11 +154,23 @@ def sentence(owner: str, parameter: str, allowed: str, got: object, remedy: str 
     return str(invalid(owner, parameter, allowed, got, remedy))
 
 
-def _parts(
-    owner: str, parameter: Words, allowed: str, got: object, remedy: Words
-) -> tuple[str | Argument, ...]:
-    end = (" ", *_listed(remedy)) if remedy else ()
-    return (f"{owner}: ", *_listed(parameter), f" must {allowed}; got {got}.", *end)
+def one_line(value: object) -> str:
+    """A value as Python writes it, on one line.
+
+    >>> one_line(["a", {}])
+    "['a', {}]"
+    """
+    return " ".join(repr(value).split())
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A question with the known name that is closest, if one is close.
+
+    >>> did_you_mean("digit", ["digits", "moons"])
+    "Did you mean 'digits'?"
+    """
+    close = get_close_matches(name, list(known), 1, 0.5)
+    return f"Did you mean {close[0]!r}?" if close else otherwise
 
 
 def _listed(words: Words) -> tuple[str | Argument, ...]:

@@ -14,7 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from tests.bayes.quadrature import line, product, squares
 from torch import Tensor
 
-from partita.bayes.regression import Draws, LinearRegression, best_ridge, logistic_regression
+from partita.bayes.regression import (
+    LinearRegression,
+    PosteriorDraws,
+    best_ridge,
+    logistic_regression,
+)
 from partita.bayes.regression.logistic import height_and_slope, log_joint
 from partita.errors import InputError
 
@@ -124,7 +129,7 @@ def posterior_grid() -> tuple[np.ndarray, np.ndarray, float]:
     return w, np.exp(log_p - total), total
 
 
-def assert_draws_are_the_posteriors(draws: Draws, p: np.ndarray, mass: np.ndarray) -> None:
+def assert_draws_are_the_posteriors(draws: PosteriorDraws, p: np.ndarray, mass: np.ndarray) -> None:
     """Averages of p (grid, rows, classes) and medians to five standard errors at the effective
     number of draws: a false alarm in 1e6.
     """

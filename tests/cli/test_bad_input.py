@@ -40,7 +40,7 @@ def sentence(result: Any, code: int = 1) -> str:
         ("nan.csv", "must be finite; got nan at row 1, column 'a'. Remove or impute"),
         ("inf.csv", "must be finite; got inf at row 1, column 'a'"),
         ("text.csv", "must be numeric; got text or other values in column 'color'"),
-        ("empty.csv", "must hold rows; got an empty file"),
+        ("empty.csv", "empty.csv is empty"),
         ("header.csv", "must hold rows; got only a line of names"),
         ("one.csv", "must have at least 2 rows; got 1"),
         (
@@ -49,7 +49,7 @@ def sentence(result: Any, code: int = 1) -> str:
             "Leave constant",
         ),
         ("notes.md", "must end in one of .npz .npy .csv"),
-        ("missing.csv", "got a path where there is none"),
+        ("missing.csv", "file not found: missing.csv"),
     ],
 )
 def test_bad_files(name: str, words: str, call: Any) -> None:

@@ -120,4 +120,4 @@ def test_resuming_and_bad_files(table: tuple[Path, np.ndarray], tmp_path: Path) 
     assert "how must be one of 'auto', 'mean', 'mode', 'draw'" in invoke(
         "impute", tmp_path / "run", path, "--how", "guess", code=1
     )
-    assert "must be a file" in invoke("impute", tmp_path / "run", tmp_path / "none.csv", code=1)
+    assert "file not found: " in invoke("impute", tmp_path / "run", tmp_path / "none.csv", code=1)

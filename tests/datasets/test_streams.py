@@ -9,7 +9,7 @@ import torch
 
 from partita.datasets import Sequences
 from partita.datasets.open import Reading, load_sequences
-from partita.datasets.text import Alphabet, read_text
+from partita.datasets.text import Alphabet, read_tokens
 from partita.errors import DataError, InputError
 from partita.runtime.permutations import Spaced
 from partita.tables import on_disk
@@ -46,7 +46,7 @@ def test_batches_say_their_lengths_and_agree_with_the_table() -> None:
 def test_a_memory_map_stays_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "long.txt"
     path.write_bytes(bytes(range(97, 117)) * 100)
-    tokens, alphabet = read_text(path, "bytes")
+    tokens, alphabet = read_tokens(path, "bytes")
     assert isinstance(tokens, np.memmap) and alphabet.size == 256
     rows = Sequences.windows(tokens, 50)
     assert np.shares_memory(rows.stream, tokens)
@@ -98,10 +98,10 @@ def test_text_goes_there_and_back(tmp_path: Path) -> None:
     path = tmp_path / "greek.txt"
     path.write_text("αβγ αβ\n" * 5, encoding="utf-8")
     for how in ("characters", "bytes"):
-        tokens, alphabet = read_text(path, how)
+        tokens, alphabet = read_tokens(path, how)
         assert alphabet.decode(tokens) == "αβγ αβ\n" * 5
         assert Alphabet.from_json(alphabet.as_json()) == alphabet
-    assert read_text(path)[1].size == 5
+    assert read_tokens(path)[1].size == 5
 
 
 def test_a_stream_is_split_in_order_and_a_later_file_uses_the_same_letters(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_one_column_of_numbers_is_a_series(ending: str, tmp_path: Path) -> None:
             {"encoding": "klingon"},
             r"encoding must be one that Python knows.*got 'klingon'",
         ),
-        (b"", {}, "must hold text; got an empty file"),
+        (b"", {}, "is empty. Write it again"),
         (b"aaaa", {}, "must hold at least two different characters"),
         (b"abcdefgh", {"length": 100}, "must have at least 100 steps to learn from; got 6"),
         (

@@ -19,6 +19,7 @@ PAGES = runpy.run_path(str(ROOT / "docs" / "pages.py"))
 REAL = "PARTITA_DATA" in os.environ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES["running"](), ids=lambda page: page.stem)
 @pytest.mark.filterwarnings("default" if REAL else "error")  # real data deserve some warnings
 def test_a_page_runs_and_shows_what_it_prints(page: Path) -> None:

@@ -27,11 +27,11 @@ from partita.gradients.laboratory import (
     all_estimators,
     bias_by_temperature,
     bits,
-    categories,
     continuous,
     evidence,
     layers,
     measure,
+    one_hots,
     shifted,
     variance_with_constant,
 )
@@ -108,7 +108,7 @@ def test_eight_bits(name: str) -> None:
 @pytest.mark.parametrize("name", ["leave-one-out", "MuProp", "REBAR"])
 @pytest.mark.parametrize(
     "posed",
-    [categories(2, 3, generator=seeded()), evidence(3, generator=seeded())],
+    [one_hots(2, 3, generator=seeded()), evidence(3, generator=seeded())],
     ids=["categories", "evidence"],
 )
 def test_categories_and_functions_with_parameters(posed: Problem, name: str) -> None:

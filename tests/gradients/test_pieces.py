@@ -36,7 +36,7 @@ from partita.gradients.reparameterization import (
     exponential,
     gamma_of_shape_one,
     multivariate_normal,
-    normal,
+    univariate_normal,
 )
 
 N = 100_000
@@ -108,7 +108,7 @@ def test_the_table_of_reparameterizations(generator: torch.Generator) -> None:
     epsilon = torch.randn(N, generator=generator).double()
     u = torch.rand(N, generator=generator).double()
     drawn = {
-        "norm": (normal(double(0.5), double(2.0), epsilon), stats.norm(0.5, 2.0)),
+        "norm": (univariate_normal(double(0.5), double(2.0), epsilon), stats.norm(0.5, 2.0)),
         "gamma": (
             gamma_of_shape_one(double(3.0), exponential(double(1.0), u)),
             stats.gamma(1, scale=3.0),

@@ -42,17 +42,41 @@ SMALL = {
     "restarts": 1,
 }
 PILOTS = {
-    "evaluators.partition.annealing.PILOT_TEMPERATURES": 6,
-    "evaluators.partition.annealing.PILOT_CHAINS": 8,
-    "evaluators.partition.modes.SETTLING_STEPS": 2,
-    "evaluators.partition.modes.SOUGHT": 4,
-    "evaluators.partition.sandwich.WITNESSES": 8,
-    "evaluators.partition.sandwich.LOCAL_TEMPERATURES": 4,
-    "samplers.gradient.TUNING_TEMPERATURES": 3,
-    "samplers.gradient.TUNING_STEPS": 2,
-    "samplers.gradient.TUNING_CHAINS": 8,
+    "evaluators.partition.annealing": {
+        "PILOT_TEMPERATURES": 6,
+        "PILOT_CHAINS": 8,
+        "LEAST_TEMPERATURES": 6,
+        "MOST_TEMPERATURES": 12,
+    },
+    "evaluators.partition.bridge": {"REACHED": 8},
+    "evaluators.partition.ladders": {"STEPS_ON_A_RUNG": 2},
+    "evaluators.partition.modes": {
+        "SETTLING_STEPS": 2,
+        "COOLING_STEPS": 2,
+        "SOUGHT": 4,
+        "DESCENTS": 8,
+        "DESCENT_STEPS": 5,
+        "MOST_LOOKS": 64,
+    },
+    "evaluators.partition.replicas": {
+        "LADDERS": 4,
+        "LEAST_RUNGS": 4,
+        "MOST_RUNGS": 6,
+        "MOST": 600,
+        "REACHED": 8,
+    },
+    "evaluators.partition.sandwich": {
+        "PILOT_TEMPERATURES": 6,
+        "WITNESSES": 8,
+        "LOCAL_TEMPERATURES": 4,
+    },
+    "evaluators.partition.step_sizes": {"STEPS": 5},
+    "evaluators.partition.witnesses": {"SOUGHT": 4},
+    "samplers.alternating": {"TUNING_STEPS": 2},
+    "samplers.gradient": {"TUNING_TEMPERATURES": 3, "TUNING_STEPS": 2, "TUNING_CHAINS": 8},
 }
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
 
 
 def rows_in(support: Support, g: torch.Generator) -> Tensor:
@@ -135,11 +159,12 @@ def prepared(label: str) -> tuple[Any, Tensor, torch.Generator]:
 
 @pytest.fixture
 def short_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pilot runs that place temperatures and tune step sizes, cut short: here they only have to
-    run.
+    """Runs that place temperatures, tune step sizes, seek modes and bear witness, cut short: here
+    they only have to run.
     """
-    for path, value in PILOTS.items():
-        monkeypatch.setattr(f"partita.{path}", value)
+    for module, constants in PILOTS.items():
+        for name, value in constants.items():
+            monkeypatch.setattr(f"partita.{module}.{name}", value)
 
 
 @pytest.mark.usefixtures("short_pilots")

@@ -22,7 +22,7 @@ from partita.models.directed import mixing
 from partita.models.directed.components import gaussian
 from partita.models.directed.components.gaussian import floored_cholesky
 from partita.objectives import EM
-from partita.objectives.em import expectation
+from partita.objectives.em import expected_statistics
 from partita.tables import Rows
 
 IRIS = torch.from_numpy(load_iris().data)
@@ -357,7 +357,7 @@ def test_rows_without_values_have_probability_one_but_teach_nothing() -> None:
 def test_expectation_reads_a_table_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     x = rows("full", 50)
     model = fitted("full", x)
-    whole = expectation(model, Rows(x), generator=torch.Generator())
+    whole = expected_statistics(model, Rows(x), generator=torch.Generator())
     monkeypatch.setattr("partita.tables.arrays.CHUNK", 21)
-    for name, value in expectation(model, Rows(x), generator=torch.Generator()).items():
+    for name, value in expected_statistics(model, Rows(x), generator=torch.Generator()).items():
         torch.testing.assert_close(value, whole[name])

@@ -10,7 +10,7 @@ from partita.errors import InputError, Unsupported
 from partita.families.component_search import best, criterion, ladder
 from partita.models import PPCA, RBM, Mixture, MixturePPCA
 from partita.objectives import EM, OnlineEM
-from partita.objectives.em import expectation, negative_log_likelihood
+from partita.objectives.em import expected_statistics, negative_log_likelihood
 from partita.tables import Rows
 
 
@@ -31,7 +31,7 @@ def test_the_steps_by_hand_are_the_update(generator: torch.Generator) -> None:
     )
     after = model.component.location.clone()
     model.load_state_dict(start)
-    statistics = expectation(model, data, generator=generator)
+    statistics = expected_statistics(model, data, generator=generator)
     assert float(info["loss"]) == pytest.approx(
         -float(model.log_prob(data.tensor()).detach().mean()), abs=1e-12
     )

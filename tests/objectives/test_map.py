@@ -18,7 +18,7 @@ from partita.core import Binary, registry
 from partita.errors import InputError, RunError
 from partita.models import RBM, MaxEnt
 from partita.objectives import PCD, ExactLikelihood
-from partita.objectives.map import MAP, log_density
+from partita.objectives.map import MAP, log_prior_density
 from partita.training import loop
 from partita.training.session import Session
 
@@ -78,7 +78,7 @@ def test_the_density_has_its_constants(generator: torch.Generator) -> None:
         model.theta.copy_(torch.tensor([0.5, -1.0]))
     expected = -2 * math.log(4.0) - 1.5 / 2  # of exp(-|theta| / 2) / 4, twice
     prior = Laplace(torch.zeros(()).double(), torch.tensor(2.0).double())
-    assert log_density(model, {"theta": prior}).item() == pytest.approx(expected, abs=1e-12)
+    assert log_prior_density(model, {"theta": prior}).item() == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_run_is_resumed_with_its_priors(tmp_path: Path, generator: torch.Generator) -> None:

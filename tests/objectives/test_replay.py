@@ -87,10 +87,10 @@ def test_what_a_sampler_learned_about_its_steps_stays(objective: Any) -> None:
         last = state.last if isinstance(objective, CD) else state.chains.moved
         return getattr(last, "kernel", last).size
 
-    counts = [int(known(state).count)]
+    counts = [int(known(state).steps)]
     for _ in range(3):
         _, state, _ = objective.losses(model, Batch(x), state, generator=g)
-        counts.append(int(known(state).count))
+        counts.append(int(known(state).steps))
     assert counts == [0, 3, 6, 9]
 
 

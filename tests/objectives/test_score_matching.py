@@ -14,7 +14,7 @@ from partita.core.support import Binary
 from partita.errors import InputError, Unsupported
 from partita.models import RBM, MaxEnt
 from partita.objectives import ScoreMatching
-from partita.objectives.score_matching import denoising_loss, exact_loss, score, sliced_loss
+from partita.objectives.score_matching import denoising_loss, exact_loss, score_at, sliced_loss
 from partita.tables import as_rows
 
 
@@ -60,7 +60,7 @@ def test_score_and_divergence_of_an_rbm_by_finite_differences() -> None:
         shifts = step * torch.eye(3, dtype=torch.float64)
         up, down = (torch.stack([model(x + sign * e) for e in shifts], -1) for sign in (1, -1))
         slope, bend = -(up - down) / (2 * step), -(up + down - 2 * model(x)[:, None]) / step**2
-    torch.testing.assert_close(score(model, x)[1].detach(), slope, atol=1e-6, rtol=0)
+    torch.testing.assert_close(score_at(model, x)[1].detach(), slope, atol=1e-6, rtol=0)
     torch.testing.assert_close(
         exact_loss(model, x).detach(),
         0.5 * slope.square().sum(-1) + bend.sum(-1),
@@ -77,10 +77,10 @@ def test_it_is_the_distance_between_scores_up_to_a_constant(
     """
     data, x = quartic([0.4, 0.8, -0.6]), torch.tensor(grid)[:, None]
     p = torch.tensor(density(data)[0])
-    target = score(data, x)[1].detach()
+    target = score_at(data, x)[1].detach()
     for theta in ([0.0, -0.5, 0.0], [0.4, 0.8, -0.6], [-1.0, 0.3, -0.2]):
         model = quartic(theta)
-        distance = 0.5 * (p * (score(model, x)[1].detach() - target).square().sum(-1)).sum()
+        distance = 0.5 * (p * (score_at(model, x)[1].detach() - target).square().sum(-1)).sum()
         value = (p * exact_loss(model, x).detach()).sum() + 0.5 * (
             p * target.square().sum(-1)
         ).sum()

@@ -117,7 +117,7 @@ def test_a_table_for_which_the_disk_has_no_room_is_not_begun(
         DataError,
         match=r"larger than memory must find room in .*; got less than it needs\. Set TMPDIR",
     ):
-        on_disk.gathered(iter([]), (1 << 50, 1), np.dtype(float))
+        on_disk.gather_rows(iter([]), (1 << 50, 1), np.dtype(float))
 
 
 @pytest.mark.parametrize(

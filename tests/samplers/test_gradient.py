@@ -227,10 +227,10 @@ def test_the_warm_up_finds_the_declared_acceptance_and_then_stops(
     # nothing is adapted any more
     assert float(within.min()) >= 1 - jitter - 1e-9 and float(within.max()) <= 1 + jitter + 1e-9
     assert abs(float(torch.stack(seen).mean()) - sampler.acceptance) < 0.05
-    assert int(state.size.count) == sampler.warm_up
+    assert int(state.size.steps) == sampler.warm_up
     learned = sampler.refresh(model, state, generator=generator)
     # a model that learns goes on with the warm-up
-    assert int(learned.size.count) == sampler.warm_up // 2
+    assert int(learned.size.steps) == sampler.warm_up // 2
     assert torch.equal(learned.size.average, state.size.average)
 
 

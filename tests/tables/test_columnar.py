@@ -258,7 +258,7 @@ def test_a_table_on_disk_is_written_as_one_in_memory(
     monkeypatch.setattr(on_disk, "IN_MEMORY", 100)
     monkeypatch.setattr("partita.tables.arrays.CHUNK", 100)
     monkeypatch.setattr("partita.tables.csv.FIELDS", 100)
-    there = on_disk.gathered(iter(np.array_split(x, 7)), x.shape, np.float64)
+    there = on_disk.gather_rows(iter(np.array_split(x, 7)), x.shape, np.float64)
     assert isinstance(there, OnDisk)
     write_columns(tmp_path / f"there{ending}", columns, there)
     monkeypatch.undo()

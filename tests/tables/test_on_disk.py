@@ -141,7 +141,7 @@ def test_a_small_container_holds_small_tables_only(
     for there, kind in ((on_disk.SHARE * 4000, np.ndarray), (on_disk.SHARE * 3000, OnDisk)):
         monkeypatch.setattr(memory_limit, "machine", lambda there=there: there)
         assert isinstance(files.read(tmp_path / "x.npy").train, kind)
-        assert isinstance(on_disk.gathered(iter([x]), x.shape, float), kind)
+        assert isinstance(on_disk.gather_rows(iter([x]), x.shape, float), kind)
 
 
 def test_pieces_are_never_all_there_beside_the_whole() -> None:
@@ -155,7 +155,7 @@ def test_pieces_are_never_all_there_beside_the_whole() -> None:
             yield piece
             del piece
 
-    assert on_disk.gathered(pieces(), (10, 3), np.uint8)[:, 0].tolist() == [
+    assert on_disk.gather_rows(pieces(), (10, 3), np.uint8)[:, 0].tolist() == [
         0,
         0,
         1,
@@ -168,7 +168,7 @@ def test_pieces_are_never_all_there_beside_the_whole() -> None:
         4,
     ]
     # where a file says that there are fewer
-    assert len(on_disk.gathered(pieces(), (9, 3), np.uint8)) == 9
+    assert len(on_disk.gather_rows(pieces(), (9, 3), np.uint8)) == 9
 
 
 def test_rows_that_lie_apart_are_read_some_after_the_others(

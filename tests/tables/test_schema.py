@@ -16,7 +16,7 @@ from partita.errors import DataError, InputError
 from partita.tables import Schema, read
 from partita.tables.copies import write_filled
 from partita.tables.frames import array_table, frame_table
-from partita.tables.infer import column_of, infer
+from partita.tables.infer import column_of, infer_schema
 from partita.tables.schema import Column, Series
 from partita.tables.write import text, write_columns
 
@@ -187,7 +187,7 @@ def test_a_filled_copy_changes_gaps_alone(frame: pd.DataFrame, tmp_path: Path) -
     """
     source = 'n;  a ;b\n007; 1.50;"x; y"\n8;;  z\n\n9;NA;\n'
     (tmp_path / "t.csv").write_text(source)
-    schema = infer(
+    schema = infer_schema(
         ["a", "b"],
         [
             Series("a", np.array([1.5])),

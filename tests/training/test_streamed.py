@@ -21,7 +21,7 @@ from partita.tables import Rows, on_disk
 from partita.tables.column_kinds import Law
 from partita.tables.encoding import Encoding, Kind
 from partita.tables.frames import array_table
-from partita.tables.on_disk import OnDisk, gathered
+from partita.tables.on_disk import OnDisk, gather_rows
 
 ROWS = 400
 LAWS: tuple[Law, ...] = ("real", "binary", "count", 3)
@@ -60,7 +60,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Any:
     def store(x: np.ndarray) -> OnDisk:
         monkeypatch.setattr(on_disk, "IN_MEMORY", 0)
         monkeypatch.setattr("partita.tables.arrays.CHUNK", 4 * 37)
-        table = gathered(iter([x]), (x.shape[0], x.shape[1]), x.dtype)
+        table = gather_rows(iter([x]), (x.shape[0], x.shape[1]), x.dtype)
         assert isinstance(table, OnDisk)
         return table
 

@@ -36,6 +36,7 @@ def make(name: str) -> EnergyModel:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 def test_the_interval_covers_the_enumerated_log_z(

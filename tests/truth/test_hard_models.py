@@ -53,6 +53,7 @@ def judged(runs: list[Run]) -> None:
     assert all(one["verdict"] != "tight" for one in runs if one["rows"] == "none")
 
 
+@pytest.mark.slow
 def test_no_trusted_number_is_wrong_where_modes_are_far_apart() -> None:
     judged([run(family, rows, 0) for family, rows in QUICK.items()])
 

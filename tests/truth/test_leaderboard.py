@@ -8,7 +8,7 @@ the expected difference of two fitted models.
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,7 @@ SETTINGS = {
 }
 TABLES, ROWS, LEVEL = 60, 80, 0.95
 RARE = 5e-4  # false alarm of one count; there are about twenty
+pytestmark = pytest.mark.slow
 
 
 class Scored(NamedTuple):
@@ -94,7 +95,17 @@ def log_masses(model: Any, encoding: Encoding) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Fitted:
+def short_pilots() -> Iterator[None]:
+    """Runs that only place temperatures and seek modes, as short as those of six bits may be."""
+    with pytest.MonkeyPatch.context() as patch:
+        for constant in ("annealing.PILOT_TEMPERATURES", "sandwich.PILOT_TEMPERATURES"):
+            patch.setattr(f"partita.evaluators.partition.{constant}", 20)
+        patch.setattr("partita.evaluators.partition.modes.SETTLING_STEPS", 10)
+        yield
+
+
+@pytest.fixture(scope="module")
+def fitted(short_pilots: None) -> Fitted:
     train = rows_of(drawn(2000, 1))
     comparison = Comparison(
         Dataset("mine", train, None, rows_of(drawn(ROWS, 2))),
@@ -117,7 +128,7 @@ def fitted() -> Fitted:
         for name, result in results.items():
             assert result.run is not None
             energy = isinstance(result.run.model, EnergyModel)
-            saved = SavedRun(result.run, encodings[name], {})
+            saved = SavedRun(result.run, encodings[name])
             evaluator = comparison.evaluator if energy else None
             scores[name] = saved.score(rows, evaluator, rng.keyed(1 + seed, SCORING))
         tables.append(Scored(index, scores))

@@ -11,11 +11,13 @@ Letters: D width, K categories.
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar, Self
 
 import torch
 from torch import Size, Tensor
 from torch.distributions import Chi2, Dirichlet, Distribution, Multinomial, constraints
 from torch.distributions import Wishart as TorchWishart
+from torch.distributions.constraints import Constraint
 from torch.distributions.utils import broadcast_all
 
 from partita.errors import invalid
@@ -24,7 +26,27 @@ POSITIVE_DEFINITE = "be symmetric and positive definite"
 ADD_IDENTITY = "Add a small multiple of the identity."
 
 
-class MultivariateStudentT(Distribution):
+class Parametric(Distribution):
+    """A distribution that is made of tensors by the names of ``arg_constraints``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]]  # type: ignore[assignment]
+    support: ClassVar[Constraint]  # type: ignore[assignment]
+    has_rsample = True
+
+    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> Self:
+        expanded = {}
+        for name, limit in self.arg_constraints.items():
+            value = getattr(self, name)
+            event = value.shape[value.dim() - limit.event_dim :]
+            expanded[name] = value.expand(*batch_shape, *event)
+        return type(self)(**expanded, validate_args=False)
+
+    def _check(self, value: Tensor) -> None:
+        if self._validate_args:
+            self._validate_sample(value)
+
+
+class MultivariateStudentT(Parametric):
     r"""The multivariate t with ``df`` degrees of freedom, location ``loc`` and scale matrix
     :math:`L L^\top`.
 
@@ -43,13 +65,12 @@ class MultivariateStudentT(Distribution):
     -1.8379
     """
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "df": constraints.positive,
         "loc": constraints.real_vector,
         "scale_tril": constraints.lower_cholesky,
     }
-    support = constraints.real_vector  # type: ignore[assignment]
-    has_rsample = True
+    support = constraints.real_vector
 
     def __init__(
         self,
@@ -74,8 +95,7 @@ class MultivariateStudentT(Distribution):
         super().__init__(Size(batch), loc.shape[-1:], validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         half, D = 0.5 * self.df, self.event_shape[0]
         constant = (
             torch.lgamma(half + D / 2)
@@ -83,7 +103,9 @@ class MultivariateStudentT(Distribution):
             - 0.5 * D * torch.log(self.df * math.pi)
             - half_log_det(self.scale_tril)
         )
-        square = squared_distance(value - self.loc, self.scale_tril)
+        away = (value - self.loc)[..., None]
+        scaled = torch.linalg.solve_triangular(self.scale_tril, away, upper=False)
+        square = scaled[..., 0].square().sum(-1)
         return constant - (half + D / 2) * torch.log1p(square / self.df)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -91,12 +113,6 @@ class MultivariateStudentT(Distribution):
         z = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         shrink = torch.sqrt(Chi2(self.df).rsample(Size(sample_shape)) / self.df)
         return self.loc + (self.scale_tril @ z[..., None])[..., 0] / shrink[..., None]
-
-    def expand(
-        self, batch_shape: Sequence[int], _instance: object = None
-    ) -> "MultivariateStudentT":
-        df = self.df.expand(Size(batch_shape))  # which the other parameters follow
-        return MultivariateStudentT(df, self.loc, self.scale_tril, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -124,7 +140,7 @@ class MultivariateStudentT(Distribution):
         return self.covariance_matrix.diagonal(dim1=-2, dim2=-1)
 
 
-class DirichletMultinomial(Distribution):
+class DirichletMultinomial(Parametric):
     r"""Counts of ``total_count`` draws whose probabilities are Dirichlet: the multivariate Polya
     distribution.
 
@@ -144,9 +160,8 @@ class DirichletMultinomial(Distribution):
     tensor(0.7500)
     """
 
-    arg_constraints = {  # type: ignore[assignment]
-        "concentration": constraints.independent(constraints.positive, 1)
-    }
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    has_rsample = False
 
     def __init__(
         self, total_count: int, concentration: Tensor, *, validate_args: bool | None = None
@@ -161,8 +176,7 @@ class DirichletMultinomial(Distribution):
         return constraints.multinomial(self.total_count)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         n, A = value.sum(-1), self.concentration.sum(-1)
         cells = (
             torch.lgamma(value + self.concentration)
@@ -193,7 +207,7 @@ class DirichletMultinomial(Distribution):
         return self.total_count * p * (1 - p) * (self.total_count + A) / (1 + A)
 
 
-class ParetoUniform(Distribution):
+class ParetoUniform(Parametric):
     r"""A uniform on [0, theta] whose end theta is Pareto: flat up to ``scale``, a Pareto tail
     beyond it.
 
@@ -204,12 +218,8 @@ class ParetoUniform(Distribution):
         alpha: k, the tail's index.
     """
 
-    arg_constraints = {  # type: ignore[assignment]
-        "scale": constraints.positive,
-        "alpha": constraints.positive,
-    }
-    support = constraints.nonnegative  # type: ignore[assignment]
-    has_rsample = True
+    arg_constraints = {"scale": constraints.positive, "alpha": constraints.positive}
+    support = constraints.nonnegative
 
     def __init__(
         self, scale: Tensor | float, alpha: Tensor | float, *, validate_args: bool | None = None
@@ -218,8 +228,7 @@ class ParetoUniform(Distribution):
         super().__init__(self.scale.shape, validate_args=validate_args)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         k, m = self.alpha, self.scale
         flat = torch.log(k) - torch.log1p(k) - torch.log(m)
         return flat - (k + 1) * torch.log((value / m).clamp_min(1))
@@ -236,11 +245,6 @@ class ParetoUniform(Distribution):
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape, like = self._extended_shape(Size(sample_shape)), self.scale
         return self.icdf(torch.rand(shape, dtype=like.dtype, device=like.device))
-
-    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> "ParetoUniform":
-        return ParetoUniform(
-            self.scale.expand(batch_shape), self.alpha.expand(batch_shape), validate_args=False
-        )
 
     @property
     def mean(self) -> Tensor:
@@ -271,16 +275,11 @@ def cholesky(owner: str, parameter: str, matrix: Tensor | None) -> Tensor:
     tril, info = torch.linalg.cholesky_ex(matrix)
     entries = matrix.detach()
     rounding = 1e-5 * entries.abs().amax((-2, -1), keepdim=True)
-    symmetric = bool(((entries - entries.mT).abs() <= rounding).all())
-    if not symmetric or bool(info.any()) or not bool(torch.isfinite(tril).all()):
+    symmetric = ((entries - entries.mT).abs() <= rounding).all()
+    if not symmetric or info.any() or not torch.isfinite(tril).all():
         got = "a matrix that is not symmetric" if not symmetric else "a singular or indefinite one"
         raise invalid(owner, parameter, POSITIVE_DEFINITE, got, ADD_IDENTITY)
     return tril
-
-
-def squared_distance(x: Tensor, tril: Tensor) -> Tensor:
-    r""":math:`x^\top (L L^\top)^{-1} x` for vectors ``(*, D)``."""
-    return torch.linalg.solve_triangular(tril, x[..., None], upper=False)[..., 0].square().sum(-1)
 
 
 def half_log_det(tril: Tensor) -> Tensor:

@@ -15,27 +15,26 @@ from collections.abc import Sequence
 
 import torch
 from torch import Size, Tensor
-from torch.distributions import Distribution, Gamma, constraints
+from torch.distributions import Gamma, constraints
 from torch.distributions.utils import broadcast_all
 
-from partita.bayes.distributions import Wishart
+from partita.bayes.distributions import Parametric, Wishart
 
 
-class NormalGamma(Distribution):
+class NormalGamma(Parametric):
     """A normal mean and its gamma precision; a value is ``(*, 2)``: mean, precision.
 
     >>> NormalGamma(0.0, 1.0, 2.0, 1.0).mode.tolist()
     [0.0, 1.5]
     """
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "m": constraints.real,
         "k": constraints.positive,
         "a": constraints.positive,
         "b": constraints.positive,
     }
-    support = constraints.independent(constraints.real, 1)  # type: ignore[assignment]
-    has_rsample = True
+    support = constraints.independent(constraints.real, 1)
 
     def __init__(
         self,
@@ -64,10 +63,6 @@ class NormalGamma(Distribution):
         lam = self.precision.rsample(Size(sample_shape))
         return torch.stack([self.m + torch.randn_like(lam) / torch.sqrt(self.k * lam), lam], -1)
 
-    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> "NormalGamma":
-        m = self.m.expand(Size(batch_shape))  # which the other parameters follow
-        return NormalGamma(m, self.k, self.a, self.b, validate_args=False)
-
     @property
     def mean(self) -> Tensor:
         return torch.stack([self.m, self.a / self.b], -1)
@@ -80,7 +75,7 @@ class NormalGamma(Distribution):
         return torch.stack([self.m, (self.a - 0.5).clamp_min(0) / self.b], -1)
 
 
-class NormalWishart(Distribution):
+class NormalWishart(Parametric):
     """A Gaussian mean and its Wishart precision matrix; a value is ``(*, D, 1 + D)``: mean,
     precision.
 
@@ -92,13 +87,13 @@ class NormalWishart(Distribution):
             inverse of S.
     """
 
-    arg_constraints = {  # type: ignore[assignment]
+    arg_constraints = {
         "m": constraints.real_vector,
         "k": constraints.positive,
+        "df": constraints.positive,
         "scatter_tril": constraints.lower_cholesky,
     }
-    support = constraints.independent(constraints.real, 2)  # type: ignore[assignment]
-    has_rsample = True
+    support = constraints.independent(constraints.real, 2)
 
     def __init__(
         self,
@@ -138,10 +133,6 @@ class NormalWishart(Distribution):
         upper = torch.linalg.cholesky(lam).mT
         shift = torch.linalg.solve_triangular(upper, z[..., None], upper=True)
         return torch.cat([self.m[..., None] + shift / self.k[..., None, None].sqrt(), lam], -1)
-
-    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> "NormalWishart":
-        k = self.k.expand(Size(batch_shape))  # which the other parameters follow
-        return NormalWishart(self.m, k, self.df, self.scatter_tril, validate_args=False)
 
     @property
     def mean(self) -> Tensor:

@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Annotated, TypeAlias
 
 import numpy as np
 import torch
@@ -25,7 +26,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_real
+from partita.core.arguments import PositiveFloat, at_least, validated
+from partita.core.checks import check_finite
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.means import judge, mean_quantity
 from partita.diagnostics.weights import KHAT_NORMAL, tail_indices, verdict_on_ess
@@ -33,12 +35,14 @@ from partita.errors import invalid
 
 Function = Callable[[Tensor], Tensor]  # (n, *event) -> (n,)
 LogDensity = Callable[[Tensor], Tensor]
+Several: TypeAlias = Annotated[int, at_least(2)]
 
 FOLDS = 5
 
 
+@validated
 def expectation(
-    f: Function, p: Distribution, n: int, *, level: float = 0.95, generator: torch.Generator
+    f: Function, p: Distribution, n: Several, *, level: float = 0.95, generator: torch.Generator
 ) -> Quantity:
     """E_p[f] from ``n`` draws of p itself (eq. 7.1).
 
@@ -49,27 +53,29 @@ def expectation(
     >>> q.low < 1 < q.high, q.verdict
     (True, 'tight')
     """
-    x = _draws("expectation", p, n, generator)
+    x = rng.draw(p, generator, (n,))
     return from_draws(_values("expectation", f, x), level=level)
 
 
+@validated
 def integral(
-    f: Function, q: Distribution, n: int, *, level: float = 0.95, generator: torch.Generator
+    f: Function, q: Distribution, n: Several, *, level: float = 0.95, generator: torch.Generator
 ) -> Quantity:
     """The integral of f over the support of q, as E_q[f / q] (eq. 7.2); with a uniform q it is the
     volume times the mean.
     """
-    x = _draws("integral", q, n, generator)
+    x = rng.draw(q, generator, (n,))
     return from_draws(
         _values("integral", lambda x: f(x) * torch.exp(-q.log_prob(x)), x), level=level
     )
 
 
+@validated
 def importance(
     f: Function,
     log_p: LogDensity,
     q: Distribution,
-    n: int,
+    n: Several,
     *,
     self_normalized: bool = False,
     level: float = 0.95,
@@ -87,7 +93,7 @@ def importance(
         level: With which the interval covers.
         generator: Source of the draws.
     """
-    x = _draws("importance", q, n, generator)
+    x = rng.draw(q, generator, (n,))
     log_w = (log_p(x) - q.log_prob(x)).detach().double()
     return from_draws(
         _values("importance", f, x), log_w, self_normalized=self_normalized, level=level
@@ -117,7 +123,8 @@ def from_draws(
     return _of_ratio(q, f, w, level) if self_normalized else q
 
 
-def draws_needed(q: Quantity, error: float) -> float:
+@validated
+def draws_needed(q: Quantity, error: PositiveFloat) -> float:
     r"""How many draws would bring the standard error of ``q`` down to ``error``, at its k-hat (eq.
     7.6).
 
@@ -127,7 +134,6 @@ def draws_needed(q: Quantity, error: float) -> float:
     The second is where k-hat's own theory begins to hold (Vehtari et al. 2024); from k = 1 on the
     mean is infinite and so is the answer.
     """
-    check_real("draws_needed", "error", error, 0.0, open_low=True)
     k = q.details["khat"]
     k = 0.0 if math.isnan(k) else k
     if k >= 1:
@@ -136,12 +142,13 @@ def draws_needed(q: Quantity, error: float) -> float:
     return float(math.ceil(max(by_error, 10 ** (1 / (1 - max(k, 0.0))))))
 
 
+@validated
 def control_variates(
     f: Function,
     g: Function,
     g_mean: ArrayLike,
     p: Distribution,
-    n: int,
+    n: Several,
     *,
     level: float = 0.95,
     generator: torch.Generator,
@@ -170,7 +177,7 @@ def control_variates(
         generator: Source of the draws.
     """
     started = time.perf_counter()
-    x = _draws("control_variates", p, n, generator)
+    x = rng.draw(p, generator, (n,))
     values = _values("control_variates", f, x).double()
     plain = time.perf_counter()
     controls = g(x).detach().double().reshape(n, -1)
@@ -211,7 +218,7 @@ def _of_ratio(q: Quantity, f: Tensor, w: Tensor, level: float) -> Quantity:
     as many as the effective ones are.
     """
     ess = q.details["ess"]
-    if bool((f == f[0]).all()):
+    if (f == f[0]).all():
         alike = np.full(max(2, int(ess)), float(f[0]))
         found = judge(alike, level, known=f.dtype == torch.bool)
         verdict = worst(found.verdict, verdict_on_ess(ess, len(f)))
@@ -223,7 +230,7 @@ def _of_ratio(q: Quantity, f: Tensor, w: Tensor, level: float) -> Quantity:
 def _terms(f: Tensor, log_w: Tensor, self_normalized: bool) -> Tensor:
     """What is averaged, one term a draw; the self-normalized ratio is linearized about itself."""
     if not self_normalized:
-        return f if bool((log_w == 0).all()) else f * torch.exp(log_w)
+        return f if (log_w == 0).all() else f * torch.exp(log_w)
     share, f = len(f) * torch.softmax(log_w, 0), f.double()
     mean = (share * f).mean()
     return mean + share * (f - mean)
@@ -241,18 +248,13 @@ def _check_draws(f: Tensor, log_w: Tensor | None) -> None:
     if log_w.shape != f.shape:
         allowed = f"have one value per draw, shape ({len(f)},)"
         raise invalid("from_draws", "log_w", allowed, tuple(log_w.shape))
-    if bool((log_w.isnan() | (log_w == math.inf)).any()):
+    if (log_w.isnan() | (log_w == math.inf)).any():
         remedy = "The proposal must have mass wherever the target has."
         raise invalid("importance", "log weights", "be below infinity", "nan or inf", remedy)
-    if bool((log_w == -math.inf).all()):
+    if (log_w == -math.inf).all():
         allowed = "be above minus infinity for some draws"
         remedy = "The proposal must reach where the target has mass."
         raise invalid("importance", "log weights", allowed, "none", remedy)
-
-
-def _draws(owner: str, q: Distribution, n: int, generator: torch.Generator) -> Tensor:
-    check_count(owner, "n", n, 2)
-    return rng.draw(q, generator, (n,))
 
 
 def _values(owner: str, f: Function, x: Tensor) -> Tensor:

@@ -89,10 +89,12 @@ def compare(
         raise typer.BadParameter(f"{WITHIN} compare within one family.", param_hint="--models")
     if within and column is not None:
         raise typer.BadParameter(f"{WITHIN} are about columns of one sort.", param_hint="--column")
-    from partita.experiment.compare_settings import CompareSettings, kept
+    from partita.experiment.compare_settings import CompareSettings, read_settings
 
-    request = kept(resume) if resume else CompareSettings(str(data), evaluator=evaluator, seed=seed)
-    if resume is None:
+    request = CompareSettings(str(data), evaluator=evaluator, seed=seed)
+    if resume is not None:
+        request = read_settings(resume)
+    else:
         length = {"minutes": minutes, "epochs": epochs}
         pairs = {"settings": settings or [], "columns": column or []}
         request = replace(request, models=split_names(models), **length, **pairs)
@@ -117,7 +119,7 @@ def carry_out(
     from partita.experiment.compare import Comparison
     from partita.experiment.compare_settings import entrants, keep
     from partita.experiment.leaderboard import ranking
-    from partita.experiment.saved import describe_data, free_path, short_name
+    from partita.experiment.saved import DataRecord, free_path, short_name
     from partita.families import named_evaluator
     from partita.report.folder import write_after_comparison
     from partita.runtime import deadline
@@ -127,9 +129,10 @@ def carry_out(
     evaluator, found = named_evaluator(request.evaluator, "compare"), entrants(request)
     of = f"{request.model}-" if request.model else ""
     folder = out or free_path(Path("runs") / f"compare-{of}{short_name(request.data)}")
-    about = {"data": describe_data(request.data, found.dataset), "command": request.command}
+    data = DataRecord.of(request.data, found.dataset)
+    about = {"data": data.as_json(), "command": request.command}
     options, total = found.timed(request)
-    keep(folder, replace(request, data=about["data"]["source"]))
+    keep(folder, replace(request, data=data.source))
     comparison = Comparison(
         found.dataset, options, None, evaluator, request.seed, folder, about, total
     )

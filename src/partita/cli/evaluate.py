@@ -59,7 +59,7 @@ def evaluate(
         rows = pick_split(dataset, split)
         if own and split != "train" and saved.has_changed(dataset):
             output.print_warning(
-                f"{saved.data['name']} has other rows than when the run was fitted: it may have "
+                f"{saved.data.name} has other rows than when the run was fitted: it may have "
                 "learned from some of these."
             )
         q = saved.score(rows, chosen, rng.keyed(seed, 1))
@@ -75,7 +75,7 @@ def evaluate(
         note = ""
         if own and split == "all":
             note = "; of these the run learned from some: --split test leaves them out"
-        typer.echo(f"{model.title()} on {which} rows of {data or saved.data.get('name')}{note}")
+        typer.echo(f"{model.title()} on {which} rows of {data or saved.data.name}{note}")
         output.print_table(["", ""], _lines(q, per_dimension, model.support.discrete))
         typer.echo(meaning(q))
 

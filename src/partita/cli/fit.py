@@ -145,12 +145,12 @@ def _carry_out(
 
 def _data_lines(experiment: "Experiment", plan: "FitPlan") -> str:
     """Two lines about the data and the model: rows of each split, columns, column kinds."""
-    from partita.tables.column_kinds import in_words
+    from partita.tables.column_kinds import kinds_in_words
 
     data, encoding = experiment.dataset, experiment.encoding
     kind = KINDS_IN_WORDS.get(encoding.kind, encoding.kind)
     if encoding.laws:
-        kind = f"mixed ({in_words(encoding.laws)})"
+        kind = f"mixed ({kinds_in_words(encoding.laws)})"
     elif data.train.binarize is not None:
         kind = f"{kind} ({data.train.binarize} binarization)"
     counts = [f"{len(experiment.train)} training rows"]

@@ -16,10 +16,10 @@ from partita.gradients.laboratory import (
     all_estimators,
     bias_by_temperature,
     bits,
-    categories,
     evidence,
     layers,
     measure,
+    one_hots,
     variance_with_constant,
 )
 from partita.gradients.score_function import optimal_constant
@@ -69,7 +69,7 @@ def _problem(settings: LabSettings, generator: torch.Generator) -> Problem:
     if name == "layers":
         return layers(count - count // 2, count // 2, generator=generator)
     if name == "categories":
-        return categories(max(1, count // 2), 3, generator=generator)
+        return one_hots(max(1, count // 2), 3, generator=generator)
     return (bits if name == "bits" else evidence)(count, generator=generator)
 
 

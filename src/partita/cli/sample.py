@@ -56,7 +56,7 @@ def sample(
     if n is not None:
         check_count("sample", "-n", n)
     saved, request = open_run(run), Request(prompt, length, temperature, top_p)
-    if saved.data.get("reading") is None and request == Request():
+    if saved.data.reading is None and request == Request():
         _sample_rows(saved, n or 64, out, burn_in, png, seed, as_json)
         return
     model = sequence_model(saved)
@@ -85,12 +85,12 @@ def _sample_rows(
     path = sample_path(saved, out)
     x, chains = synthesize(saved, n, burn_in, seed=seed)
     write_rows(saved, x, path)
-    shape = saved.data.get("shape")
+    shape = saved.data.shape
     if png is not None:
         if not shape:
-            got = f"{saved.data.get('name', 'data')!r}, whose rows have no shape"
+            got = f"{saved.data.name!r}, whose rows have no shape"
             raise invalid("sample --png", "RUN", "have rows that are images", got)
-        output.write_png(png, sheet(x, tuple(shape)))
+        output.write_png(png, sheet(x, shape))
     if as_json:
         diagnosis = {} if chains is None else chains._asdict()
         made = {"run": str(saved.run.folder), "n": n, "out": str(path), "exact": chains is None}

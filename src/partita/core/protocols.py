@@ -16,11 +16,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 import torch
 from torch import Tensor, nn
 
+from partita.core.arguments import Checked
 from partita.core.checks import check_generator, check_real, check_role
 from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
@@ -79,6 +91,7 @@ class Field(NamedTuple):
     input: Tensor | None = None  # for an RBM x W + c, (*, H)
 
 
+@runtime_checkable
 class Data(Protocol):
     """Rows to learn from, in memory or not."""
 
@@ -396,7 +409,7 @@ Losses: TypeAlias = tuple[dict[str, Tensor], State, dict[str, Tensor]]
 Walk = TypeVar("Walk", bound=ChainState)
 
 
-class Sampler(ABC, Generic[Walk]):
+class Sampler(Checked, ABC, Generic[Walk]):
     """A Markov kernel on an explicit state.
 
     ``kernel_on`` is ``"x"``, or ``"ladder"`` if it moves all temperatures at once. A kernel that
@@ -459,7 +472,7 @@ def check_kernel(owner: str, parameter: str, value: object) -> None:
         )
 
 
-class Objective(ABC, Generic[State]):
+class Objective(Checked, ABC, Generic[State]):
     """What a gradient learner minimizes.
 
     ``deterministic`` losses, functions of the batch alone, may be minimized by L-BFGS; losses
@@ -499,7 +512,7 @@ class Objective(ABC, Generic[State]):
         return state
 
 
-class Update(ABC, Generic[State]):
+class Update(Checked, ABC, Generic[State]):
     """EM, coordinate ascent, Gibbs: closed-form steps without an optimizer.
 
     ``converges`` says that the recorded ``loss`` falls to a limit, so that a fit may stop where it

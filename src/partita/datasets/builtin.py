@@ -17,43 +17,33 @@ GRAY = 16.0  # the largest gray level of the digits
 
 
 @dataclass(frozen=True)
-class Source:
-    """Arrays before they become rows, with what is known about them."""
-
-    splits: Splits
-    note: str = ""
-    shape: tuple[int, ...] | None = None
-    entropy: float | None = None
-    scale: float | None = None
-
-
-@dataclass(frozen=True)
 class Maker:
     """How to make a built-in set, and its line in the listing."""
 
-    make: Callable[[], Source]
+    make: Callable[[], Splits]
     size: str
     note: str
 
 
-def _digits(gray: bool) -> Source:
+def _digits(gray: bool) -> Splits:
     from sklearn.datasets import load_digits
 
     x = np.asarray(load_digits(return_X_y=True)[0])
     values = x.astype(np.float32) if gray else (x > GRAY / 2 - 0.5).astype(np.uint8)
-    return Source(Splits(values), DIGITS_NOTE, (8, 8), scale=GRAY if gray else None)
+    scale = GRAY if gray else None
+    return Splits(values, note=DIGITS_NOTE, shape=(8, 8), scale=scale)
 
 
-def _bars_and_stripes() -> Source:
+def _bars_and_stripes() -> Splits:
     x = toys.bars_and_stripes(4).numpy().astype(np.uint8)
-    return Source(Splits(x, test=x), BARS_NOTE, (4, 4), toys.bars_and_stripes_entropy(4))
+    entropy = toys.bars_and_stripes_entropy(4)
+    return Splits(x, test=x, note=BARS_NOTE, shape=(4, 4), entropy=entropy)
 
 
-def _plane(draw: Callable[..., torch.Tensor], entropy: Callable[[], float] | None = None) -> Source:
+def _plane(draw: Callable[..., torch.Tensor], entropy: Callable[[], float] | None = None) -> Splits:
     train, test = (draw(TOY_ROWS, generator=keyed(TOY_KEY, part)).numpy() for part in range(2))
-    return Source(
-        Splits(train, test=test), "generated", entropy=None if entropy is None else entropy()
-    )
+    known = None if entropy is None else entropy()
+    return Splits(train, test=test, note="generated", entropy=known)
 
 
 DIGITS_NOTE = "8 x 8 handwritten digits of scikit-learn (UCI, CC BY 4.0)"

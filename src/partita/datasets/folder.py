@@ -10,7 +10,7 @@ import numpy as np
 
 from partita.errors import DataError
 from partita.tables.arrays import NUMERIC, Splits
-from partita.tables.npy import choose, headers
+from partita.tables.npy import headers, name_splits
 
 NOTES = {
     "mnist": "28 x 28 handwritten digits, gray levels 0 to 255 (CC BY-SA 3.0)",
@@ -76,7 +76,7 @@ def _entries(path: Path, name: str) -> list[tuple[str, str]]:
         found = headers(path)
     except (OSError, ValueError, zipfile.BadZipFile):
         return [(name, "cannot be read")]
-    chosen = choose(found)
+    chosen = name_splits(found)
     if chosen:
         return [(name, _size([found[array][0] for array in chosen.values()]))]
     return [

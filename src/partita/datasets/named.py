@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -15,11 +14,11 @@ from torch import Tensor
 
 from partita.core.rng import MOST_LISTED, keyed, permutation
 from partita.datasets import folder
-from partita.datasets.builtin import BUILTIN, Source
+from partita.datasets.builtin import BUILTIN
 from partita.datasets.sequences import Sequences
-from partita.errors import DataError, InputError, unusable
+from partita.errors import DataError, InputError, did_you_mean, unusable
 from partita.runtime import memory_limit
-from partita.tables.arrays import Columns, TableLike
+from partita.tables.arrays import Columns, Splits, TableLike
 from partita.tables.files import ENDINGS, check_reachable, read
 from partita.tables.frames import ColumnKinds
 from partita.tables.rows import Binarize, Rows
@@ -145,13 +144,13 @@ def _beside(train: Rows, *others: Rows | None) -> Rows:
     return train
 
 
-def _find(name: str, words: bool = False, columns: ColumnKinds = None) -> Source:
+def _find(name: str, words: bool = False, columns: ColumnKinds = None) -> Splits:
     base, array = _parts(name)
     check_reachable(name)
     if name in BUILTIN and (not columns or isinstance(columns, Schema)):
         return BUILTIN[name].make()
     if Path(base).suffix.lower() in ENDINGS:
-        return Source(read(base, array, words=words, columns=columns))
+        return read(base, array, words=words, columns=columns)
     if columns and not isinstance(columns, Schema):
         raise DataError(
             f"load: kinds of columns can be given for files alone; got some for {name!r}. Leave "
@@ -159,11 +158,12 @@ def _find(name: str, words: bool = False, columns: ColumnKinds = None) -> Source
         )
     path = folder.path_of(base)
     if path is not None:
-        return Source(read(path, array), folder.NOTES.get(base, ""), folder.SHAPES.get(base))
+        note, shape = folder.NOTES.get(base, ""), folder.SHAPES.get(base)
+        return replace(read(path, array), note=note, shape=shape)
     if name == "mnist":
-        return Source(folder.mnist_from_openml(), folder.NOTES["mnist"])
+        return replace(folder.mnist_from_openml(), note=folder.NOTES["mnist"])
     if Path(base).exists() or Path(base).suffix:
-        return Source(read(base, array))  # which says what is wrong with it
+        return read(base, array)  # which says what is wrong with it
     raise _unknown(name)
 
 
@@ -175,25 +175,22 @@ def _parts(name: str) -> tuple[str, str | None]:
 def _unknown(name: str) -> DataError:
     known = [entry.name for entry in names()]
     families = dict.fromkeys(re.sub(r"([/:]).*", r"\1...", known_name) for known_name in known)
-    close = get_close_matches(name, known, 1, 0.5)
-    hint = "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
-    if close:
-        hint = f"Did you mean {close[0]!r}?"
+    otherwise = "Set PARTITA_DATA to a folder that holds more, or give the path of a file."
+    hint = did_you_mean(name, known, otherwise)
     allowed = f"be a path or one of {', '.join(families)}"
     return unusable("load", repr(name), allowed, "neither", hint)
 
 
 def _build(
-    name: str, source: Source, binarize: Binarize | str, owner: str, missing: bool = False
+    name: str, splits: Splits, binarize: Binarize | str, owner: str, missing: bool = False
 ) -> Dataset:
-    splits = source.splits
     if binarize == "auto":
         binarize = "dynamic" if name in DYNAMIC else None
     train = Rows(
         _flat(splits.train),
         splits.weight,
         _chosen(binarize),
-        scale=source.scale,
+        scale=splits.scale,
         columns=splits.columns,
         missing=missing,
         owner=owner,
@@ -206,7 +203,7 @@ def _build(
     undivided = train if valid is None and test is None else None
     if test is None:
         train, test = hold_out(train)
-    shape = source.shape or (
+    shape = splits.shape or (
         splits.train.shape[1:] if splits.train.ndim > 2 else getattr(splits.train, "form", None)
     )
     return Dataset(
@@ -215,9 +212,9 @@ def _build(
         valid,
         test,
         train.columns,
-        source.note,
+        splits.note,
         shape,
-        source.entropy,
+        splits.entropy,
         undivided=undivided,
     )
 

@@ -4,9 +4,9 @@ parts that follow one another.
 
 import csv
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -14,19 +14,21 @@ from partita.core.checks import check_choice, check_count
 from partita.datasets import folder
 from partita.datasets.named import Dataset, load
 from partita.datasets.sequences import Sequences
-from partita.datasets.text import TOKENS, Alphabet, read_text
+from partita.datasets.text import TOKENS, Alphabet, read_tokens
 from partita.errors import Argument, DataError, unusable
+from partita.tables.arrays import bad_file
 from partita.tables.files import ENDINGS, check_reachable, read
 from partita.tables.frames import TABLES, ColumnKinds
 from partita.tables.npy import headers, read_arrays
 from partita.tables.on_disk import OnDisk
-from partita.tables.rows import Binarize, Rows
+from partita.tables.rows import Binarize
 
 PARTS = ("train", "valid", "test")
 SHARES = (0.8, 0.9)  # of a stream: where training ends, and validation
 OVERLAP = 8  # windows to learn from begin this many times as often as they are long
 PACKED = "polyphonic_music/"  # piano rolls, eight keys to a byte
 KEYS = 88
+ARCHIVE, BYTES = {"train", "train_lengths"}, {"bytes"}  # arrays of an .npz that holds sequences
 SERIES = (".npy", *TABLES)  # files whose numbers are one series where they are one column
 
 
@@ -105,32 +107,25 @@ def load_sequences(
     overlap; the others do not, and leave no step out.
     """
     path = _path(source)
-    if path is not None and (path.suffix.lower() == ".txt" or path.suffix.lower() not in ENDINGS):
-        tokens, alphabet = read_text(path, reading.tokens, reading.encoding, reading.alphabet)
-        made = Reading(reading.length, reading.tokens, reading.encoding, alphabet.symbols)
-        return _stream(source, tokens, made, alphabet.size)
-    if path is not None and path.suffix.lower() == ".npz":
+    if path is None:
+        return load(source, binarize=binarize, words=words, columns=columns)
+    ending = path.suffix.lower()
+    if ending == ".txt" or ending not in ENDINGS:
+        tokens, alphabet = read_tokens(path, reading.tokens, reading.encoding, reading.alphabet)
+        return _stream(source, tokens, replace(reading, symbols=alphabet.symbols), alphabet.size)
+    if ending == ".npz":
         found = headers(path)
-        if {"train", "train_lengths"} <= found.keys():
+        if found.keys() >= ARCHIVE:
             return _archive(source, path, reading)
-        if (
-            set(found) == {"bytes"}
-            and len(found["bytes"][0]) == 1
-            and found["bytes"][1] == np.uint8
-        ):
-            made = Reading(reading.length, "bytes", reading.encoding)
-            return _stream(source, read_arrays(path, ["bytes"])["bytes"], made, 256)
-    if (
-        path is not None
-        and path.suffix.lower() in SERIES
-        and reading.length is not None
-        and not columns
-    ):
+        if found.keys() == BYTES:
+            shape, dtype = found["bytes"]
+            if len(shape) == 1 and dtype == np.uint8:
+                stream = read_arrays(path, BYTES)["bytes"]
+                return _stream(source, stream, replace(reading, tokens="bytes", symbols=None), 256)
+    if ending in SERIES and reading.length is not None and not columns:
         series = _series(path, words)
         if series is not None:
-            return _stream(
-                source, series, Reading(reading.length, reading.tokens, reading.encoding)
-            )
+            return _stream(source, series, replace(reading, symbols=None))
     return load(source, binarize=binarize, words=words, columns=columns)
 
 
@@ -153,7 +148,7 @@ def holds_sequences(source: str) -> bool:
     if path.suffix.lower() != ".npz":
         return False
     arrays = headers(path)
-    return {"train", "train_lengths"} <= arrays.keys() or set(arrays) == {"bytes"}
+    return arrays.keys() >= ARCHIVE or arrays.keys() == BYTES
 
 
 def _path(source: str) -> Path | None:
@@ -178,25 +173,30 @@ def _stream(name: str, stream: np.ndarray, reading: Reading, states: int | None 
         allowed = "be given for text, which is one long sequence"
         remedy = ("As in ", Argument("length", value=256), ".")
         raise unusable("load", "length", allowed, "none", remedy)
-    first, second = (int(share * len(stream)) for share in SHARES)
-    if first < reading.length:
-        allowed = f"have at least {reading.length} steps to learn from"
+    length, total = reading.length, len(stream)
+    first, second = (int(share * total) for share in SHARES)
+    if first < length:
+        allowed = f"have at least {length} steps to learn from"
         raise unusable("load", name, allowed, first, "Give a longer one, or a smaller length.")
-    ends = ((0, first), (first, second), (second, len(stream)), (0, len(stream)))
-    parts = [
-        stream.between(*end) if isinstance(stream, OnDisk) else stream[slice(*end)] for end in ends
-    ]
-    strides = max(1, reading.length // OVERLAP), reading.length, reading.length, reading.length
-    windows = [
-        Sequences.windows(part, reading.length, stride=stride, owner="load") if len(part) else None
-        for part, stride in zip(parts, strides, strict=True)
-    ]
-    for rows in windows:
-        if rows is not None:
-            rows.states = states
-    train, valid, test, whole = cast("list[Rows]", windows)
-    note = "windows of one stream"
-    return Dataset(name, train, valid, test, note=note, reading=reading.as_json(), undivided=whole)
+
+    def windows(start: int, stop: int, stride: int = length) -> Any:
+        """Sequences, which are read as rows are; None where there is no step."""
+        if start == stop:
+            return None
+        part = stream.between(start, stop) if isinstance(stream, OnDisk) else stream[start:stop]
+        rows = Sequences.windows(part, length, stride=stride, owner="load")
+        rows.states = states
+        return rows
+
+    return Dataset(
+        name,
+        windows(0, first, max(1, length // OVERLAP)),
+        windows(first, second),
+        windows(second, total),
+        note="windows of one stream",
+        reading=reading.as_json(),
+        undivided=windows(0, total),
+    )
 
 
 def _archive(name: str, path: Path, reading: Reading) -> Dataset:
@@ -210,11 +210,11 @@ def _archive(name: str, path: Path, reading: Reading) -> Dataset:
     for part, (x, lengths) in arrays.items():
         if x.ndim == 0 or lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not len(lengths):
             allowed = f"hold steps in {part} and a length of each sequence in {part}_lengths"
-            raise unusable("load", str(path), allowed, "other shapes")
+            raise bad_file(path, allowed, "other shapes")
     first = arrays["train"][0]
     packed = name.startswith(PACKED) and first.dtype == np.uint8 and first.ndim == 2
     longest = max(int(lengths.max()) for _, lengths in arrays.values())
-    rows = {
+    rows: Any = {  # sequences, which are read as rows are
         part: Sequences.parted(
             np.unpackbits(x, axis=1)[:, :KEYS] if packed else x,
             lengths,
@@ -224,5 +224,4 @@ def _archive(name: str, path: Path, reading: Reading) -> Dataset:
         for part, (x, lengths) in arrays.items()
     }
     made = Reading(None, reading.tokens, reading.encoding).as_json()
-    train, valid, test = (cast("Rows", rows.get(part)) for part in PARTS)
-    return Dataset(name, train, valid, test, note="whole sequences", reading=made)
+    return Dataset(name, **rows, note="whole sequences", reading=made)

@@ -42,7 +42,6 @@ class Sequences:
         stream: (T,) or (T, E), of any real dtype; a memory map, or a table on disk, stays there.
         starts, lengths: a and l of each row.
         longest: L; the longest of the lengths if not given.
-        weight: One nonnegative number per row; kept with mean one.
         owner: The caller's name in error messages.
 
     >>> rows = Sequences.of([[1, 2, 3], [4]])
@@ -65,7 +64,6 @@ class Sequences:
         lengths: ArrayLike | Spaced,
         *,
         longest: int | None = None,
-        weight: Weight | None = None,
         owner: str = "Sequences",
     ) -> None:
         self.stream = _check_stream(stream, owner)
@@ -79,9 +77,7 @@ class Sequences:
             self.starts = np.asarray(starts, dtype=np.int64)
             self.lengths = np.asarray(lengths, dtype=np.int64)
             self.longest = _check_parts(self.starts, self.lengths, len(self.stream), longest, owner)
-        self.weight: Tensor | None = None
-        if weight is not None:
-            self.weight = check_weight(weight, len(self.starts), owner)
+        self.weight: Tensor | None = None  # one number per row, with mean one
         self.dtype = torch.float64 if self.stream.dtype == np.float64 else torch.float32
 
     @classmethod
@@ -110,11 +106,11 @@ class Sequences:
         return cls(stream, starts, np.minimum(length, T - starts), longest=length, owner=owner)
 
     @classmethod
-    def of(cls, parts: Sequence[ArrayLike], *, owner: str = "Sequences.of") -> "Sequences":
+    def of(cls, parts: Sequence[ArrayLike]) -> "Sequences":
         """Sequences of different lengths, (l,) or (l, E) each."""
-        arrays = [np.asarray(part) for part in parts]
+        arrays, owner = list(map(np.asarray, parts)), "Sequences.of"
         check_count(owner, "the number of sequences", len(arrays))
-        return cls.parted(np.concatenate(arrays), [len(array) for array in arrays], owner=owner)
+        return cls.parted(np.concatenate(arrays), list(map(len, arrays)), owner=owner)
 
     @classmethod
     def parted(

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from partita.core.checks import check_choice
 from partita.errors import Argument, invalid, unusable
 from partita.runtime.memory_limit import check_room
-from partita.tables.files import no_file
+from partita.tables.arrays import bad_file
+from partita.tables.files import empty, no_file
 
 TOKENS = ("characters", "bytes")
 BYTES = Argument("tokens", value="bytes")
@@ -74,7 +75,7 @@ class Alphabet:
         return cls(value.get("symbols"))
 
 
-def read_text(
+def read_tokens(
     path: str | Path,
     tokens: str = "characters",
     encoding: str = "utf-8",
@@ -88,7 +89,7 @@ def read_text(
     if not path.is_file():
         raise no_file(path)
     if path.stat().st_size == 0:
-        raise unusable("load", str(path), "hold text", "an empty file", "Write it again.")
+        raise empty(path)
     if tokens == "bytes":
         return np.memmap(path, dtype=np.uint8, mode="r"), Alphabet()
     remedy = "Take it as bytes, which stay on disk: tokens=bytes."
@@ -99,14 +100,14 @@ def read_text(
         got = f"the byte {error.object[error.start]:#04x} at place {error.start}"
         latin = Argument("encoding", value="latin-1")
         remedy = ("Name its encoding, as in ", latin, ", or take it as it is: ", BYTES, ".")
-        raise unusable("load", str(path), f"be text in {encoding}", got, remedy) from None
+        raise bad_file(path, f"be text in {encoding}", got, remedy) from None
     except (LookupError, TypeError, ValueError):
         allowed = "be one that Python knows, as utf-8 or latin-1"
         raise unusable("load", "encoding", allowed, repr(encoding)) from None
     alphabet = Alphabet.of(text) if alphabet is None else alphabet
     if alphabet.size < 2:
         allowed = "hold at least two different characters"
-        raise unusable("load", str(path), allowed, "one, which needs no model")
+        raise bad_file(path, allowed, "one, which needs no model")
     return alphabet.encode(text, "load"), alphabet
 
 

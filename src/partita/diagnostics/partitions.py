@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.arguments import PositiveInt, Share, validated
 from partita.diagnostics.chains import ChainReport, summarize_chains
 from partita.errors import invalid
 
@@ -63,13 +63,13 @@ class PartitionPosterior(NamedTuple):
         return np.tensordot(np.exp(self.log_prob), together, 1)
 
 
-def all_partitions(n: int) -> np.ndarray:
+@validated
+def all_partitions(n: PositiveInt) -> np.ndarray:
     """Every partition of n rows as labels in order of appearance, ``(B, n)``.
 
     >>> [len(all_partitions(n)) for n in range(1, 7)]
     [1, 2, 5, 15, 52, 203]
     """
-    check_count("all_partitions", "n", n)
     if n > MOST_ENUMERATED:
         allowed = f"be at most {MOST_ENUMERATED}"
         raise invalid("all_partitions", "n", allowed, n, "Sample them instead.")
@@ -149,12 +149,12 @@ def distance(a: np.ndarray, b: np.ndarray, loss: Loss = "vi") -> float:
     return float(distances(np.atleast_2d(a), np.atleast_2d(b), loss)[0, 0])
 
 
+@validated
 def distances(a: np.ndarray, b: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     """Between all of two lists of partitions, ``(A, n), (B, n) -> (A, B)``."""
     from partita.diagnostics.partition_search import all_distances
 
-    check_choice("distances", "loss", loss, ("vi", "binder"))
-    return all_distances(canonical(a), canonical(b), terms(a.shape[-1], loss))
+    return all_distances(renumbered(a), renumbered(b), terms(a.shape[-1], loss))
 
 
 def terms(n: int, loss: Loss) -> np.ndarray:
@@ -163,6 +163,7 @@ def terms(n: int, loss: Loss) -> np.ndarray:
     return m * np.log(np.maximum(m, 1)) / n if loss == "vi" else m**2 / n**2
 
 
+@validated
 def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     """The partition of least expected loss that a search finds, ``(*, n) -> (n,)``, labels by
     falling size of cluster.
@@ -172,8 +173,7 @@ def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     """
     from partita.diagnostics.partition_search import all_distances, improve
 
-    check_choice("point_estimate", "loss", loss, ("vi", "binder"))
-    draws = canonical(partitions.reshape(-1, partitions.shape[-1]))
+    draws = renumbered(partitions.reshape(-1, partitions.shape[-1]))
     S, n = draws.shape
     table = terms(n, loss)
     tried = draws[:: max(1, S * S * n // WORK)]
@@ -181,11 +181,11 @@ def point_estimate(partitions: np.ndarray, loss: Loss = "vi") -> np.ndarray:
     return by_size(improve(best.copy(), draws, table))
 
 
+@validated
 def credible_ball(
-    partitions: np.ndarray, center: np.ndarray, level: float = 0.95, loss: Loss = "vi"
+    partitions: np.ndarray, center: np.ndarray, level: Share = 0.95, loss: Loss = "vi"
 ) -> CredibleBall:
     """The ball about ``center`` that holds ``level`` of the draws, and its extreme members."""
-    check_real("credible_ball", "level", level, 0, 1)
     draws = partitions.reshape(-1, partitions.shape[-1])
     away = distances(center[None], draws, loss)[0]
     order = np.argsort(away, kind="stable")
@@ -205,7 +205,7 @@ def functionals(partitions: np.ndarray) -> np.ndarray:
     """Numbers that no relabeling changes: K, entropy of the sizes, largest share, pairs together,
     ``(*, n) -> (*, 4)``.
     """
-    n, flat = partitions.shape[-1], canonical(partitions.reshape(-1, partitions.shape[-1]))
+    n, flat = partitions.shape[-1], renumbered(partitions.reshape(-1, partitions.shape[-1]))
     found = np.empty((len(flat), 4))
     for row, labels in zip(found, flat, strict=True):
         share = np.bincount(labels) / n
@@ -220,7 +220,7 @@ def summarize_partitions(partitions: np.ndarray) -> ChainReport:
     return summarize_chains(torch.from_numpy(functionals(partitions)).transpose(0, 1), redrawn=True)
 
 
-def canonical(partitions: np.ndarray) -> np.ndarray:
+def renumbered(partitions: np.ndarray) -> np.ndarray:
     """Labels 0 to K - 1 in order of appearance, ``(S, n)``."""
     from partita.diagnostics.partition_search import renumber
 
@@ -229,7 +229,7 @@ def canonical(partitions: np.ndarray) -> np.ndarray:
 
 def by_size(labels: np.ndarray) -> np.ndarray:
     """Labels by falling size of cluster; of equal ones the first row decides."""
-    labels = canonical(labels[None])[0]
+    labels = renumbered(labels[None])[0]
     rank = np.empty(labels.max() + 1, np.int64)
     rank[np.argsort(-np.bincount(labels), kind="stable")] = np.arange(len(rank))
     return rank[labels]

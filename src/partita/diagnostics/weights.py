@@ -129,7 +129,7 @@ def _tail_index(terms: Tensor) -> float:
     if len(terms) < LEAST_FOR_TAIL:
         return math.nan
     spread = terms.std()
-    if not bool(spread > 0):
+    if not spread > 0:
         return -math.inf
     try:
         with np.errstate(all="ignore"):  # ties at the threshold

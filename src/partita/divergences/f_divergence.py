@@ -63,11 +63,8 @@ class FDivergence:
     @property
     def unit(self) -> str:
         """Nats where f is made of logarithms; the others are numbers of their own kind."""
-        return (
-            "nats"
-            if self.name in IN_NATS
-            else self.name.replace("total-variation", "total variation")
-        )
+        own = self.name.replace("total-variation", "total variation")
+        return "nats" if self.name in IN_NATS else own
 
 
 def ending_at(steepest: float, conjugate: Elementwise) -> Elementwise:
@@ -135,13 +132,8 @@ def alpha_divergence(alpha: float) -> FDivergence:
     """
     a = check_real("alpha_divergence", "alpha", alpha)
     if a in (0.0, 1.0):
-        raise invalid(
-            "alpha_divergence",
-            "alpha",
-            "be neither 0 nor 1",
-            f"{a:g}",
-            "Use 'reverse-kl' for 0 and 'kl' for 1.",
-        )
+        remedy = "Use 'reverse-kl' for 0 and 'kl' for 1."
+        raise invalid("alpha_divergence", "alpha", "be neither 0 nor 1", f"{a:g}", remedy)
     return FDivergence(
         f"alpha-{a:g}",
         lambda v: (torch.expm1(a * v) - a * torch.expm1(v)) / (a * (a - 1)),
@@ -173,9 +165,8 @@ def f_named(name: str | FDivergence, owner: str = "f_named") -> FDivergence:
         try:
             return alpha_divergence(float(name.removeprefix("alpha-")))
         except ValueError:
-            raise invalid(
-                owner, "divergence", "be alpha- and a number other than 0 and 1", repr(name)
-            ) from None
+            allowed = "be alpha- and a number other than 0 and 1"
+            raise invalid(owner, "divergence", allowed, repr(name)) from None
     check_choice(owner, "divergence", name, (*F_DIVERGENCES, "alpha-A"))
     return F_DIVERGENCES[name]
 
@@ -198,19 +189,15 @@ def variational_bound(
     0.0
     """
     for name, v in (("v_p", v_p), ("v_q", v_q)):
-        if v.dim() != 1 or len(v) < 2 or not bool(torch.isfinite(v).all()):
-            raise invalid(
-                "variational_bound",
-                name,
-                "be at least two finite numbers",
-                f"shape {tuple(v.shape)}",
-            )
+        if v.dim() != 1 or len(v) < 2 or not torch.isfinite(v).all():
+            got = f"shape {tuple(v.shape)}"
+            raise invalid("variational_bound", name, "be at least two finite numbers", got)
     chosen = f_named(f, "variational_bound")
     terms = pooled_terms(
         (1.0, chosen.critic(v_p.double())), (-1.0, chosen.conjugate_critic(v_q.double()))
     )
     method = f"variational bound on {chosen.name}"
-    if not bool(torch.isfinite(terms).all()):  # the conjugate of a critic that is far too sure
+    if not torch.isfinite(terms).all():  # the conjugate of a critic that is far too sure
         return Quantity(
             -math.inf, kind="lower", unit=chosen.unit, method=method, verdict="do not publish"
         )
@@ -224,13 +211,10 @@ def finite_divergence(f: FDivergence, log_p: Tensor, log_q: Tensor) -> Tensor:
     p, q = log_p.exp(), log_q.exp()
     only_p, only_q = log_q == -math.inf, log_p == -math.inf
     both = ~(only_p | only_q)
-    inside = torch.where(both, _weighted(f, p, q, torch.where(both, log_p - log_q, 0.0)), 0.0).sum(
-        -1
-    )
-    outside = _counted(torch.where(only_q, q, 0.0).sum(-1), f.at_zero) + _counted(
-        torch.where(only_p, p, 0.0).sum(-1), f.slope_at_infinity
-    )
-    return inside + outside
+    inside = torch.where(both, _weighted(f, p, q, torch.where(both, log_p - log_q, 0.0)), 0.0)
+    mass_p, mass_q = (torch.where(only_p, p, 0.0).sum(-1), torch.where(only_q, q, 0.0).sum(-1))
+    outside = _counted(mass_q, f.at_zero) + _counted(mass_p, f.slope_at_infinity)
+    return inside.sum(-1) + outside
 
 
 def _weighted(f: FDivergence, p: Tensor, q: Tensor, v: Tensor) -> Tensor:
@@ -241,15 +225,13 @@ def _weighted(f: FDivergence, p: Tensor, q: Tensor, v: Tensor) -> Tensor:
     infinite, unless nothing is left of q.
     """
     far = v > FAR
-    if not bool(far.any()):
+    if not far.any():
         return _priced(q, f.f(v))
-    ends = torch.tensor([FAR - 1, FAR], dtype=v.dtype, device=v.device)
+    ends = v.new_tensor([FAR - 1, FAR])
     before, at = f.f(ends) * (-ends).exp()
-    beyond = (
-        p * (at + (v - FAR) * (at - before))
-        if bool(torch.isfinite(at))
-        else torch.where(p > 0, math.inf, 0.0).to(p)
-    )
+    beyond = torch.where(p > 0, math.inf, 0.0).to(p)
+    if torch.isfinite(at):
+        beyond = p * (at + (v - FAR) * (at - before))
     return torch.where(far, beyond, _priced(q, f.f(v.clamp_max(FAR))))
 
 
@@ -260,6 +242,5 @@ def _priced(q: Tensor, value: Tensor) -> Tensor:
 
 def _counted(mass: Tensor, price: float) -> Tensor:
     """mass times price, where nothing times infinity is nothing."""
-    return torch.where(
-        mass > 0, mass * price if math.isfinite(price) else torch.full_like(mass, math.inf), 0.0
-    )
+    counted = mass * price if math.isfinite(price) else torch.full_like(mass, math.inf)
+    return torch.where(mass > 0, counted, 0.0)

@@ -8,13 +8,14 @@ Letters: D width, n draws.
 """
 
 import math
+from typing import Annotated, cast
 
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, kl_divergence
 
 from partita.core import rng
-from partita.core.checks import check_count, check_level
+from partita.core.arguments import Level, at_least, validated
 from partita.core.quantity import Quantity
 from partita.diagnostics.means import mean_quantity
 from partita.errors import invalid
@@ -88,36 +89,47 @@ def closed_form_kl(p: Distribution, q: Distribution) -> float | None:
         return None
 
 
+@validated
 @torch.no_grad()
 def estimate_kl(
     p: Distribution,
     q: Distribution,
     *,
-    draws: int = 10_000,
-    level: float = 0.95,
+    draws: Annotated[int, at_least(2)] = 10_000,
+    level: Level = 0.95,
     generator: torch.Generator,
 ) -> Quantity:
     """KL(p || q) as a mean of log p - log q over draws of p."""
-    check_count("estimate_kl", "draws", draws, 2)
-    check_level("estimate_kl", level)
     x = rng.draw(p, generator, (draws,))
     log_ratio = log_prob_anywhere(p, x) - log_prob_anywhere(q, x)
-    if bool(torch.isinf(log_ratio).any()):
+    if torch.isinf(log_ratio).any():
         return Quantity(math.inf, method="draws outside the support of q")
     return mean_quantity("estimate_kl", log_ratio, level, f"{draws} draws")
 
 
 def log_prob_anywhere(side: Distribution, x: Tensor) -> Tensor:
     """log p(x) in float64, minus infinity outside the support, where torch would refuse."""
-    assert side.support is not None
-    inside: Tensor = side.support.check(x)  # type: ignore[assignment]  # torch does not say
-    if bool(inside.all()):
+    inside = in_support(side, x)
+    if inside.all():
         return side.log_prob(x).double()
-    if not bool(inside.any()):
+    if not inside.any():
         return torch.full(inside.shape, -math.inf, dtype=torch.float64, device=x.device)
     rows = inside.view(*inside.shape, *[1] * len(side.event_shape))
     filled = torch.where(rows, x, x[inside][0])  # any row inside stands in
     return torch.where(inside, side.log_prob(filled).double(), -math.inf)
+
+
+def in_support(side: Distribution, x: Tensor) -> Tensor:
+    """Whether each row lies in the support; true where torch declares none."""
+    try:
+        support = side.support
+    except NotImplementedError:
+        support = None
+    rows = x.shape[: x.dim() - len(side.event_shape)]
+    if support is None:
+        return torch.ones(rows, dtype=torch.bool, device=x.device)
+    inside = cast(Tensor, support.check(x))
+    return inside.reshape(*rows, -1).all(-1)
 
 
 def check_single(owner: str, p: Distribution, q: Distribution) -> None:

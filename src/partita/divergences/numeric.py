@@ -14,6 +14,7 @@ import math
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Multivaria
 from torch.nn.functional import pad
 
 from partita.core import rng
-from partita.core.checks import check_count, check_level
+from partita.core.arguments import Level, at_least, validated
 from partita.core.quantity import DETERMINISTIC, Quantity
 from partita.diagnostics.means import mean_quantity, pooled_terms
 from partita.divergences.f_divergence import FDivergence, f_named, finite_divergence
@@ -63,7 +64,9 @@ def f_divergence(
     check_single("f_divergence", p, q)
     chosen = f_named(f, "f_divergence")
     if p.has_enumerate_support and q.has_enumerate_support:
-        return _summed(chosen, p, q)
+        states = torch.unique(torch.cat([side.enumerate_support() for side in (p, q)]), dim=0)
+        value = float(finite_divergence(chosen, _mass(p, states), _mass(q, states)))
+        return Quantity(value, unit=chosen.unit, method=f"sum over {len(states)} states")
     closed = _closed_form(chosen, p, q)
     if closed is not None:
         return Quantity(closed, unit=chosen.unit, method="closed form")
@@ -74,20 +77,20 @@ def f_divergence(
     return estimate_f_divergence(chosen, p, q, draws=draws, level=level, generator=generator)
 
 
+@validated
 @torch.no_grad()
 def estimate_f_divergence(
     f: str | FDivergence,
     p: Distribution,
     q: Distribution,
     *,
-    draws: int = 20_000,
-    level: float = 0.95,
+    draws: Annotated[int, at_least(4)] = 20_000,
+    level: Level = 0.95,
     generator: torch.Generator,
 ) -> Quantity:
     """D_f(p || q) from as many draws of p as of q, with an interval and a verdict from its tail."""
     chosen = f_named(f, "estimate_f_divergence")
-    half = check_count("estimate_f_divergence", "draws", draws, 4) // 2
-    check_level("estimate_f_divergence", level)
+    half = draws // 2
     x, y = (rng.draw(side, generator, (half,)) for side in (p, q))
     parts = [_terms(chosen, p, q, rows) for rows in (x, y)]
     value = float(sum(part.mean() for part in parts)) / 2
@@ -98,13 +101,8 @@ def estimate_f_divergence(
         ):
             method = "draws outside the other's support"
             return Quantity(value, unit=chosen.unit, method=method)
-        return Quantity(
-            value,
-            kind="estimate",
-            unit=chosen.unit,
-            method="ratios beyond float64",
-            verdict="do not publish",
-        )
+        method, verdict = "ratios beyond float64", "do not publish"
+        return Quantity(value, kind="estimate", unit=chosen.unit, method=method, verdict=verdict)
     terms = pooled_terms(*((0.5, part) for part in parts))
     method = f"{2 * half} draws of both"
     return mean_quantity("estimate_f_divergence", terms, level, method, unit=chosen.unit)
@@ -140,12 +138,6 @@ def _terms(f: FDivergence, p: Distribution, q: Distribution, x: Tensor) -> Tenso
     return 2 * finite_divergence(f, masses[0, ..., None], masses[1, ..., None])
 
 
-def _summed(f: FDivergence, p: Distribution, q: Distribution) -> Quantity:
-    states = torch.unique(torch.cat([side.enumerate_support() for side in (p, q)]), dim=0)
-    value = float(finite_divergence(f, _mass(p, states), _mass(q, states)))
-    return Quantity(value, unit=f.unit, method=f"sum over {len(states)} states")
-
-
 def _mass(side: Distribution, states: Tensor) -> Tensor:
     """log masses in float64; nothing where a state lies outside, or has no chance (torch rounds
     chances of zero up).
@@ -164,8 +156,11 @@ def _closed_form(f: FDivergence, p: Distribution, q: Distribution) -> float | No
         return closed_form_kl(p, q) if f.name == "kl" else closed_form_kl(q, p)
     if not all(isinstance(side, Normal | MultivariateNormal) for side in (p, q)):
         return None
-    if f.name == "total-variation" and torch.equal(_moments(p)[1], _moments(q)[1]):
-        return _equal_covariance_variation(p, q)
+    (m_p, S_p), (m_q, S_q) = _moments(p), _moments(q)
+    if f.name == "total-variation" and torch.equal(S_p, S_q):
+        # erf of half the Mahalanobis distance over sqrt 2
+        distance = float((m_p - m_q) @ torch.linalg.solve(S_p, m_p - m_q)) ** 0.5
+        return math.erf(distance / (2 * math.sqrt(2)))
     alpha = POWERS.get(f.name)
     if f.name.startswith("alpha-"):
         alpha = float(f.name.removeprefix("alpha-"))
@@ -176,13 +171,6 @@ def _closed_form(f: FDivergence, p: Distribution, q: Distribution) -> float | No
     if f.name == "hellinger":
         return max(0.0, -excess)
     return excess if f.name == "pearson" else excess / (alpha * (alpha - 1))
-
-
-def _equal_covariance_variation(p: Distribution, q: Distribution) -> float:
-    """erf of half the Mahalanobis distance over sqrt 2, for two normals with one covariance."""
-    (m_p, S), (m_q, _) = _moments(p), _moments(q)
-    distance = float((m_p - m_q) @ torch.linalg.solve(S, m_p - m_q)) ** 0.5
-    return math.erf(distance / (2 * math.sqrt(2)))
 
 
 def _moments(side: Distribution) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,8 @@ Letters: n rows of x, m rows of y, D width, h bandwidth.
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count, check_finite, check_real, check_rows, check_width
+from partita.core.arguments import PositiveFloat, PositiveInt, validated
+from partita.core.checks import check_finite, check_rows, check_width
 
 MEDIAN_ROWS = 1000  # rows of each sample that the median distance is taken over
 
@@ -39,9 +40,9 @@ def _distances(x: Tensor, y: Tensor) -> Tensor:
     return torch.cdist(x - middle, y - middle)
 
 
-def gaussian_kernel(x: Tensor, y: Tensor, bandwidth: float) -> Tensor:
+@validated
+def gaussian_kernel(x: Tensor, y: Tensor, bandwidth: PositiveFloat) -> Tensor:
     """k(x_i, y_j), ``(n, D), (m, D) -> (n, m)``."""
-    check_real("gaussian_kernel", "bandwidth", bandwidth, 0.0, open_low=True)
     return _distances(x, y).square_().mul_(-0.5 / bandwidth**2).clamp_min_(-80.0).exp_()
 
 
@@ -62,14 +63,15 @@ def mmd2(x: Tensor, y: Tensor, bandwidth: float | None = None) -> Tensor:
     return within[0] + within[1] - 2 * gaussian_kernel(x, y, h).mean()
 
 
-def coverage(x: Tensor, y: Tensor, neighbors: int = 5) -> Tensor:
+@validated
+def coverage(x: Tensor, y: Tensor, neighbors: PositiveInt = 5) -> Tensor:
     """Share of the rows of x with a row of y no farther away than their k-th neighbor in x (Naeem
     et al. 2020): modes not missed.
 
     For two samples of one distribution and of one size it is :math:`1 - 2^{-k}` on average, and
     tends to zero as modes are lost.
     """
-    check_two("coverage", x, y, check_count("coverage", "neighbors", neighbors) + 1)
+    check_two("coverage", x, y, neighbors + 1)
     x, y = x.double(), y.double()
     radius = _distances(x, x).kthvalue(neighbors + 1, 1).values  # the nearest is the row itself
     return (_distances(x, y).amin(1) <= radius).double().mean()

@@ -15,7 +15,7 @@ from partita.errors import invalid
 from partita.estimators._density import Density, as_generator
 from partita.families import FAMILIES
 from partita.families.component_search import criterion
-from partita.objectives.em import Averages, OnlineEM, expectation
+from partita.objectives.em import Averages, OnlineEM, expected_statistics
 from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
@@ -113,7 +113,7 @@ class MixingDensity(Density):
     def _remember(self, train: Rows) -> None:
         """Statistics of the rows seen so far, so that online EM goes on from them."""
         engine = OnlineEM()
-        statistics = expectation(self.model_, train, generator=torch.Generator())
+        statistics = expected_statistics(self.model_, train, generator=torch.Generator())
         self._online = engine.begin(statistics, self._key, max(1, len(train) // engine.batch))
 
     def _options(self) -> JsonObject:

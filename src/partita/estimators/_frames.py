@@ -13,14 +13,15 @@ from partita.estimators._density import Density
 from partita.estimators._parameters import RandomState
 from partita.estimators._validation import check_held
 from partita.tables import Rows, Schema
-from partita.tables.arrays import is_frame
+from partita.tables.arrays import Frame, PolarsFrame
 from partita.tables.arrow import of_frame
+from partita.tables.copies import filled_arrow
 from partita.tables.frames import array_table, frame_table
 from partita.tables.infer import MOST_LEVELS
 from partita.tables.labels import numbered
 from partita.tables.rows import Weight
 from partita.tables.schema import Column
-from partita.tables.write import arrow_table, filled_arrow
+from partita.tables.write import arrow_table
 
 DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say which words may be
 
@@ -55,7 +56,7 @@ class MixedTables(Density):
         of mixed columns a frame of the same types.
         """
         x = super().impute(X, how=how, random_state=random_state)
-        return filled_frame(X, self.schema_, x) if self._mixes() and is_frame(X) else x
+        return filled_frame(X, self.schema_, x) if self._mixes() and isinstance(X, Frame) else x
 
     def _table(self, X: object, least: int = 1, reset: bool = True) -> np.ndarray:
         if not self._mixes():
@@ -67,7 +68,7 @@ class MixedTables(Density):
         if reset:
             self.schema_ = with_declared(schema, X)
             self.n_features_in_ = table.shape[1]
-            self._polars = _is_polars(X)
+            self._polars = isinstance(X, PolarsFrame)
             self.feature_names_in_ = np.array([column.name for column in schema.used], dtype=object)
         return table
 
@@ -93,7 +94,7 @@ def with_declared(schema: Schema, X: object) -> Schema:
     """The schema with all words that the types of a frame's columns allow: those that no row of it
     has may be in rows to be scored.
     """
-    types = dict(zip(map(str, X.columns), X.dtypes, strict=True)) if is_frame(X) else {}
+    types = dict(zip(map(str, X.columns), X.dtypes, strict=True)) if isinstance(X, Frame) else {}
     words = {
         name: list(kind.categories)
         for name, kind in types.items()
@@ -127,12 +128,12 @@ def frame_of(x: np.ndarray, schema: Schema, polars: bool) -> Any:
 
 def filled_frame(frame: Any, schema: Schema, x: np.ndarray) -> Any:
     """A copy of a frame with its gaps filled; columns without gaps are those of the frame."""
-    before = of_frame(frame, "impute")
+    before, polars = of_frame(frame, "impute"), isinstance(frame, PolarsFrame)
     after = filled_arrow(before, schema, x)
     changed = [name for name in schema.names if not after.column(name).equals(before.column(name))]
     # of which nothing was there
     retyped = {name for name in changed if after.field(name).type != before.field(name).type}
-    if _is_polars(frame):
+    if polars:
         import polars as pl
 
         new: Any = pl.from_arrow(after)
@@ -161,12 +162,8 @@ def _filled_series(series: Any, values: list[Any]) -> Any:
 
 
 def _numbers(
-    X: object, columns: dict[str, str] | Schema | None, owner: str
+    X: Any, columns: dict[str, str] | Schema | None, owner: str
 ) -> tuple[np.ndarray, Schema]:
     check_held(owner, X)
-    table, _, schema = (frame_table if is_frame(X) else array_table)(X, columns, owner)
+    table, _, schema = (frame_table if isinstance(X, Frame) else array_table)(X, columns, owner)
     return table, schema
-
-
-def _is_polars(X: object) -> bool:
-    return type(X).__module__.startswith("polars.")

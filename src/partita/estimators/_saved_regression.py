@@ -12,7 +12,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from partita.bayes.regression import Draws, LinearRegression, LogisticPosterior
+from partita.bayes.regression import LinearRegression, LogisticPosterior, PosteriorDraws
 from partita.core.checks import check_path
 from partita.errors import RunError
 from partita.estimators._saved import WEIGHTS, described, left_by_fit
@@ -21,7 +21,7 @@ from partita.training import checkpoint
 from partita.training.run import FORMAT, check_new, write_config
 
 # what a fitted regression is made of
-HELD = {kind.__name__: kind for kind in (Draws, LinearRegression, LogisticPosterior)}
+HELD = {kind.__name__: kind for kind in (PosteriorDraws, LinearRegression, LogisticPosterior)}
 
 
 class SavedRegression(BaseEstimator):

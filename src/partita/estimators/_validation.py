@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
 from partita.errors import InputError, PartitaError, WrongType, invalid
-from partita.tables.arrays import is_frame
+from partita.tables.arrays import Frame
 
 # with which scikit-learn's advice begins, about classifiers that do
 MISSING = "does not accept missing values"
@@ -78,7 +78,7 @@ def check_no_dates(owner: str, X: object) -> None:
     since 1970.
     """
     types = {"": getattr(X, "dtype", None)}
-    if is_frame(X):
+    if isinstance(X, Frame):
         names = (f" in column {name!r}" for name in X.columns)
         types = dict(zip(names, X.dtypes, strict=True))
     for where, kind in types.items():
@@ -98,7 +98,9 @@ def checked(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
         return validate_data(estimator, X, *y, **how)
 
 
-def row_weights(estimator: BaseEstimator, sample_weight: object, X: np.ndarray) -> np.ndarray:
+def checked_sample_weight(
+    estimator: BaseEstimator, sample_weight: object, X: np.ndarray
+) -> np.ndarray:
     """One weight of at least 0 for each row, of which some are above."""
     with by_scikit_learn(type(estimator).__name__):
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -1,7 +1,7 @@
 """Bayesian linear regression as a scikit-learn regressor."""
 
 import math
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -19,7 +19,7 @@ from partita.core.constraints import Constraints, check_each, or_auto
 from partita.errors import invalid
 from partita.estimators._parameters import RandomState, parameters
 from partita.estimators._saved_regression import SavedRegression
-from partita.estimators._validation import checked, row_weights
+from partita.estimators._validation import checked, checked_sample_weight
 
 POSITIVE_OR_AUTO = or_auto(
     partial(check_real, low=0.0, open_low=True), "be 'auto' or a number above 0"
@@ -112,7 +112,7 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         if target.dtype.kind not in "biuf":
             got = f"{target.dtype} such as {target[0]!r}"
             raise invalid(type(self).__name__, "y", "hold numbers", got)
-        weight = torch.from_numpy(row_weights(self, sample_weight, table))
+        weight = torch.from_numpy(checked_sample_weight(self, sample_weight, table))
         return np.column_stack([table, target.astype(np.float64)]), weight
 
     def _prior(self, sums: Tensor, n: float) -> LinearRegression:
@@ -138,9 +138,8 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         self.scale_, self._y_scale = self._unit[:-1], float(self._unit[-1])
         # the intercept: known as well as n rows tell it
         K = torch.block_diag(after.K.new_full((1, 1), n), after.K)
-        self.posterior_ = LinearRegression(
-            torch.cat([after.m.new_zeros(1), after.m]), K, after.a, after.b, after.log_evidence
-        )
+        m = torch.cat([after.m.new_zeros(1), after.m])
+        self.posterior_ = replace(after, m=m, K=K)
         self.log_evidence_ = float(after.log_evidence) - (n - 1) * math.log(self._y_scale)
         self.noise_std_ = self._y_scale * math.sqrt(float(after.b) / max(float(after.a) - 1, 0.5))
         self.coef_ = self._y_scale * after.m.numpy() / self.scale_

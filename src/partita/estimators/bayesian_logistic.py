@@ -20,7 +20,7 @@ from partita.errors import invalid
 from partita.estimators._density import as_generator
 from partita.estimators._parameters import RandomState, parameters
 from partita.estimators._saved_regression import SavedRegression
-from partita.estimators._validation import by_scikit_learn, checked, row_weights
+from partita.estimators._validation import by_scikit_learn, checked, checked_sample_weight
 from partita.estimators.bayesian_linear import POSITIVE_OR_AUTO, location_and_scale, with_ones
 
 INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10
@@ -73,7 +73,7 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
         """Find the posterior and draw from it; whole-number weights count rows."""
         check_each(type(self).__name__, self.constraints, self.get_params(deep=False))
         table, target = checked(self, X, y, dtype=np.float64)
-        weight = row_weights(self, sample_weight, table)
+        weight = checked_sample_weight(self, sample_weight, table)
         self.classes_, labels = classes_of(type(self).__name__, target, weight)
         self.shift_, self.scale_ = location_and_scale(table, weight)
         Z = with_ones((table - self.shift_) / self.scale_)

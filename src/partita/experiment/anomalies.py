@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from partita.core import capability, rng
 from partita.core.checks import check_real
@@ -30,12 +29,11 @@ from partita.core.protocols import Capability, EnergyModel
 from partita.errors import DataError, PartitaWarning, invalid
 from partita.experiment.encoded import evaluate_encoded
 from partita.experiment.imputation import impute_encoded
-from partita.experiment.input_table import InputTable, destination, read_input, write_beside
+from partita.experiment.input_table import InputTable, destination, read_input, write_results
 from partita.experiment.saved import SPLIT_KEY, SavedRun, open_run, split_table
-from partita.tables import Rows
-from partita.tables.arrays import chunks
-from partita.tables.on_disk import gathered
-from partita.tables.schema import Column
+from partita.tables import Column, Rows
+from partita.tables.arrays import pieces, row_ranges
+from partita.tables.on_disk import gather_rows
 from partita.tables.write import check_ending
 
 COLUMNS = (
@@ -94,7 +92,7 @@ def find_anomalies(
     check_ending(path, "anomalies")
     ranking = rank_rows(saved, table, normal, seed)
     found = AnomalySummary(path, alpha, ranking, ranking.tail <= alpha)
-    write_beside(table, path, COLUMNS, np.column_stack([*ranking[:2], found.anomalous]))
+    write_results(table, path, COLUMNS, np.column_stack([*ranking[:2], found.anomalous]))
     if alpha < found.least_tail:
         _warn(
             f"no row can be called an anomaly: {ranking.calibration.max()} normal rows allow no "
@@ -198,15 +196,12 @@ class NormalRows:
             at, table = np.arange(n), self._filled
         if not columns.all():
             at = at[:: max(1, min(len(at) // FEWEST, patterns * n // MOST_SCORED))]
-        for part in chunks(len(at), width):
+        for part in row_ranges(len(at), width):
             yield np.where(columns, table[at[part]], np.nan)
-
-    def _chunks(self) -> Iterator[np.ndarray]:
-        return (self.table[part] for part in chunks(*self.table.shape))
 
     @cached_property
     def _observed(self) -> np.ndarray:
-        return np.concatenate([_observed_bits(self.saved, x) for x in self._chunks()])
+        return np.concatenate([_observed_bits(self.saved, x) for x in pieces(self.table)])
 
     @cached_property
     def _filled(self) -> np.ndarray:
@@ -215,9 +210,9 @@ class NormalRows:
         generator = rng.keyed(self.seed, 6)
         filled = (
             impute_encoded(model, encoding, x, "draw", "anomalies", generator=generator)
-            for x in self._chunks()
+            for x in pieces(self.table)
         )
-        return gathered(filled, self.table.shape, np.float64)
+        return gather_rows(filled, self.table.shape, np.float64)
 
 
 def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
@@ -225,8 +220,8 @@ def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
     if normal is not None:
         table = read_input(saved, normal, "anomalies --normal", closed=False)
         rows = (x for _, x in table.chunks())
-        return NormalRows(saved, gathered(rows, table.shape, np.float64), seed)
-    dataset = saved.dataset(None) if saved.data.get("source") else None
+        return NormalRows(saved, gather_rows(rows, table.shape, np.float64), seed)
+    dataset = saved.dataset(None) if saved.data.source else None
     if dataset is None or dataset.test is None:
         raise DataError(
             "anomalies: --normal must be given for a run whose data have no test rows; got none. "
@@ -234,23 +229,15 @@ def normal_rows(saved: SavedRun, normal: Path | None, seed: int) -> NormalRows:
         )
     if saved.has_changed(dataset):
         _warn(
-            f"{saved.data['name']} has other rows than when the run was fitted: it may have "
+            f"{saved.data.name} has other rows than when the run was fitted: it may have "
             "learned from some normal rows, and tail probabilities be too small. Give others with "
             "--normal."
         )
     test = dataset.test
-    if isinstance(test, Rows):
-        held_out = gathered(_test_chunks(test), (len(test), test.width), np.float64)
-    else:
-        held_out = split_table(test)
-    return NormalRows(saved, held_out, seed)
-
-
-def _test_chunks(test: Rows) -> Iterator[np.ndarray]:
-    generator = rng.keyed(SPLIT_KEY, len(test))
-    for part in chunks(len(test), test.width):
-        index = torch.arange(part.start, part.stop)
-        yield test.batch(index, generator=generator).x.double().numpy()
+    if not isinstance(test, Rows):
+        return NormalRows(saved, split_table(test), seed)
+    parts = test.parts(rng.keyed(SPLIT_KEY, len(test)))
+    return NormalRows(saved, gather_rows(parts, (len(test), test.width), np.float64), seed)
 
 
 def _observed_bits(saved: SavedRun, x: np.ndarray) -> np.ndarray:

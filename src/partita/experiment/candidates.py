@@ -7,22 +7,26 @@ left out, with the reason. Sequences are for models of sequences, tables for all
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
 from partita.core import capability
 from partita.core.checks import check_choice
+from partita.core.protocols import Model
 from partita.datasets import Dataset
 from partita.errors import PartitaError, invalid
 from partita.experiment.results import Candidate
+from partita.experiment.splits import spread
 from partita.families import FAMILIES, Family, family_named
 from partita.families.by_gradient import NAMED, OBJECTIVES
 from partita.families.table_kind import check_held_out, numbers, settings_by_table, table_kind
 from partita.models.directed.flow.columns import copying, repeating
-from partita.tables import Rows
-from partita.tables.encoding import Encoding, Kind
+from partita.runtime.untrusted import JsonObject
+from partita.tables import Encoding, Rows
+from partita.tables.encoding import Kind
+from partita.tables.schema import listed
 
 Measure = Literal[
     "masses of discrete rows",
@@ -62,7 +66,7 @@ LADDER_CELLS, COMPONENTS = 300_000, 10
 
 
 def candidates_by_family(
-    names: Sequence[str], settings: dict[str, dict[str, Any]], dataset: Dataset
+    names: Sequence[str], settings: dict[str, JsonObject], dataset: Dataset
 ) -> tuple[list[Candidate], dict[str, str]]:
     """One candidate for each family that can be compared on these data, and those left out with the
     reason.
@@ -73,13 +77,11 @@ def candidates_by_family(
     """
     kind = table_kind(dataset)
     named = [family_named(name) for name in dict.fromkeys(names)]
-    by_name = (
-        {}
-        if named
-        else OF_SEQUENCES
-        if kind == "steps"
-        else {**BY_NAME, **(PAIRS if kind in ("binary", "spin") else {})}
-    )
+    by_name: dict[str, str] = {}
+    if not named:
+        by_name = OF_SEQUENCES if kind == "steps" else BY_NAME
+    if not named and kind in ("binary", "spin"):
+        by_name = {**BY_NAME, **PAIRS}
     found, left_out = [], {}
     for family in sorted(named or FAMILIES.values(), key=lambda family: family.name not in FIRST):
         chosen = {**_by_table(family.name, kind, dataset.train), **settings.get(family.name, {})}
@@ -97,14 +99,10 @@ def measure_of(kind: Kind, rows: Rows) -> Measure:
     """What the scores of rows so encoded are; of columns that are treated one by one, by what they
     are.
     """
-    kinds = (
-        set()
-        if kind != "mixed" or rows.schema is None
-        else {column.kind for column in rows.schema.used}
-    )
-    return (
-        DENSITY if kinds == {"real"} else MASS if kinds and "real" not in kinds else MEASURES[kind]
-    )
+    if kind != "mixed" or rows.schema is None:
+        return MEASURES[kind]
+    kinds = {column.kind for column in rows.schema.used}
+    return DENSITY if kinds == {"real"} else MEASURES[kind] if "real" in kinds else MASS
 
 
 def degenerate_columns(dataset: Dataset) -> list[str]:
@@ -114,43 +112,34 @@ def degenerate_columns(dataset: Dataset) -> list[str]:
     rows, kind = dataset.train, table_kind(dataset)
     if kind not in ("real", "mixed") or measure_of(kind, rows) == MASS:
         return []
-    columns = range(rows.width) if rows.schema is None else rows.schema.used
-    real = [
-        i
-        for i, column in enumerate(columns)
-        if kind == "real" or getattr(column, "kind", "") == "real"
-    ][:COLUMNS_TO_CHECK]
-    x = torch.from_numpy(
-        numbers(
-            rows.take(np.linspace(0, len(rows) - 1, min(ROWS_TO_CHECK, len(rows))).astype(int))
-        )[:, real]
-    )
-    found = [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])]
-    names = [repr(getattr(columns[i], "name", i)) for i in real]
+    used = () if rows.schema is None else rows.schema.used
+    names = list(map(repr, rows.schema.names if rows.schema else range(rows.width)))
+    real = [i for i in range(rows.width) if kind == "real" or used[i].kind == "real"]
+    real = real[:COLUMNS_TO_CHECK]
+    x = torch.from_numpy(numbers(spread(rows, ROWS_TO_CHECK))[:, real])
+    found = filter(None, [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])])
     return [
-        f"column {names[at[0]]} {at[1]}: densities of it grow without end where mass is squeezed "
-        "onto it, and the best is who squeezes most. Read it as another kind, or leave it out."
-        for at in found
-        if at is not None
+        f"column {names[real[place]]} {what}: densities of it grow without end where mass is "
+        "squeezed onto it, and the best is who squeezes most. Read it as another kind, or leave it "
+        "out."
+        for place, what in found
     ]
 
 
-def _by_table(name: str, kind: Kind, rows: Rows) -> dict[str, Any]:
+def _by_table(name: str, kind: Kind, rows: Rows) -> JsonObject:
     """Settings of a family that follow from a table: what its columns hold, and that a search for
     the number of components would be long.
     """
     if kind == "steps":
         return {}
-    many = (
-        {"n_components": COMPONENTS}
-        if name == "mixture" and len(rows) * rows.width > LADDER_CELLS
-        else {}
-    )
-    return {**many, **settings_by_table(name, kind, rows)}
+    found = settings_by_table(name, kind, rows)
+    if name == "mixture" and len(rows) * rows.width > LADDER_CELLS:
+        return {"n_components": COMPONENTS, **found}
+    return found
 
 
 def _reason_against(
-    family: Family, settings: dict[str, Any], dataset: Dataset, kind: Kind
+    family: Family, settings: JsonObject, dataset: Dataset, kind: Kind
 ) -> str | None:
     """Why a family's score would not be one of these rows in their own units; None if it is."""
     rows = dataset.train
@@ -178,7 +167,7 @@ def _reason_against(
     return None
 
 
-def _reason_against_sequences(family: Family, settings: dict[str, Any], rows: Any) -> str | None:
+def _reason_against_sequences(family: Family, settings: JsonObject, rows: Rows) -> str | None:
     if family.reads is None:
         return "it takes tables, and these are sequences"
     try:
@@ -190,21 +179,15 @@ def _reason_against_sequences(family: Family, settings: dict[str, Any], rows: An
 
 def _in_short(family: Family, error: PartitaError) -> str:
     """A refusal as a reason beside the name of who refuses."""
-    return (
-        str(error)
-        .rstrip(".")
-        .removeprefix("family ")
-        .removeprefix(f"{family.name}: ")
-        .removeprefix("compare: ")
-    )
+    text = str(error).rstrip(".").removeprefix("family ")
+    return text.removeprefix(f"{family.name}: ").removeprefix("compare: ")
 
 
 def candidates_by_objective(
     family: Family,
-    settings: dict[str, Any],
+    settings: JsonObject,
     names: Sequence[str],
     rows: Rows,
-    owner: str = "compare",
 ) -> tuple[list[Candidate], dict[str, str]]:
     """One candidate for each objective of one family, and the objectives left out with the reason.
 
@@ -213,23 +196,23 @@ def candidates_by_objective(
     """
     if not {"objective", "n_chains"} <= family.settings.keys():
         allowed = "be a family of energy models, which have a choice of objectives"
-        raise invalid(owner, "--model", allowed, repr(family.name), "`partita models` lists them.")
+        raise invalid(
+            "compare", "--model", allowed, repr(family.name), "`partita models` lists them."
+        )
     for name in names:
-        check_choice(owner, "--objectives", name, ("all", *OBJECTIVES))
+        check_choice("compare", "--objectives", name, ("all", *OBJECTIVES))
     encoding = Encoding.fit(rows, family.encoding_kind(rows, settings))
     start = {**settings, "objective": "pcd"}
     model, _ = family.build(encoding.rows(rows), start, generator=torch.Generator().manual_seed(0))
-    against = {name: reason_left_out(name, model) for name in OBJECTIVES} if "all" in names else {}
-    chosen = (
-        [name for name, reason in against.items() if reason is None]
-        if "all" in names
-        else list(dict.fromkeys(names))
-    )
-    left_out = {name: reason for name, reason in against.items() if reason is not None}
+    left_out, chosen = {}, list(dict.fromkeys(names))
+    if "all" in names:
+        against = {name: reason_left_out(name, model) for name in OBJECTIVES}
+        left_out = {name: reason for name, reason in against.items() if reason is not None}
+        chosen = [name for name in OBJECTIVES if name not in left_out]
     return [Candidate(name, family, {**settings, "objective": name}) for name in chosen], left_out
 
 
-def reason_left_out(name: str, model: Any) -> str | None:
+def reason_left_out(name: str, model: Model) -> str | None:
     """Why an objective has no place in a comparison of all of them on this model; None if it has
     one.
     """
@@ -245,11 +228,7 @@ def _odd_ones(rows: Rows) -> str:
     assert rows.schema is not None
     kinds = [column.kind for column in rows.schema.used]
     usual = max(dict.fromkeys(kinds), key=kinds.count)
-    names = [
+    others = (
         f"{column.name!r} ({column.kind})" for column in rows.schema.used if column.kind != usual
-    ]
-    return (
-        ", ".join(names[:3])
-        + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        + f" beside {usual} ones"
     )
+    return f"{listed(others, 3)} beside {usual} ones"

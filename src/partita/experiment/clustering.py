@@ -13,12 +13,12 @@ from torch import Tensor
 
 from partita.diagnostics.partitions import point_estimate
 from partita.errors import invalid
-from partita.experiment.input_table import InputTable, destination, read_input, write_beside
+from partita.experiment.input_table import InputTable, destination, read_input, write_results
 from partita.experiment.saved import SavedRun, open_run
 from partita.models import DPMixture
 from partita.models.directed.mixing import Mixing
-from partita.tables.on_disk import gathered
-from partita.tables.schema import Column
+from partita.tables import Column
+from partita.tables.on_disk import gather_rows
 from partita.tables.write import check_ending
 
 
@@ -44,7 +44,7 @@ def cluster_file(
     columns = [Column("cluster", "count", "int64"), Column("cluster_probability", "real")]
     if probabilities:
         columns += [Column(f"cluster_{k}", "real") for k in range(len(sizes))]
-    write_beside(table, path, columns, results)
+    write_results(table, path, columns, results)
     mean = np.divide(sums, sizes, out=np.full(len(sizes), np.nan), where=sizes > 0)
     return ClusterSummary(path, saved.run.model.title(), sizes, mean)
 
@@ -101,5 +101,5 @@ def _assign(
             np.add.at(sums, label, most)
             yield np.column_stack([label, most, p if probabilities else p[:, :0]])
 
-    columns = gathered(results(), (len(table), 2 + K * probabilities), np.float64)
+    columns = gather_rows(results(), (len(table), 2 + K * probabilities), np.float64)
     return columns, sizes, sums

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from partita.core import capability, rng
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, Model, PartitionEvaluator
 from partita.datasets import Dataset
 from partita.errors import PartitaError, RunError
 from partita.evaluators import Sandwich
@@ -30,7 +29,7 @@ from partita.experiment.results import NAME, Candidate, Result, read_result, wri
 from partita.experiment.splits import fingerprint
 from partita.runtime import deadline, memory_limit
 from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import inside, read_json
+from partita.runtime.untrusted import JsonObject, inside, read_json
 from partita.tables import Rows
 from partita.training import history
 from partita.training.budget import TIMING, annealing_cost
@@ -71,12 +70,12 @@ class Comparison:
     """
 
     dataset: Dataset
-    options: dict[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     limit: float | None = None
-    evaluator: Any = None
+    evaluator: PartitionEvaluator | None = None
     seed: int = 0
     out: Path | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    about: JsonObject = field(default_factory=dict)
     total: float | None = None
 
     @property
@@ -179,7 +178,7 @@ class Comparison:
             return 0.0
         return history.seconds_of(history.read_records(inside(folder, "metrics.jsonl")))
 
-    def _evaluator(self, model: Any) -> Any:
+    def _evaluator(self, model: Model) -> PartitionEvaluator | None:
         """The evaluator of the capability table; an annealing that would take longer than there is
         time for is cut to it.
         """

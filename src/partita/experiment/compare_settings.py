@@ -1,14 +1,12 @@
-"""The settings of a comparison: as the command line gives them, as they are saved, sorted by what
-takes them, and with the data and the candidates that they describe.
+"""The settings of a comparison: as the command line gives them, as they are saved, and with the
+data and the candidates that they describe.
 """
 
 import json
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import NoneType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from partita.core.checks import check_count, check_real
 from partita.datasets import Dataset
@@ -16,35 +14,15 @@ from partita.datasets.open import Reading, holds_sequences, open_dataset
 from partita.errors import RunError, invalid
 from partita.experiment.candidates import BY_NAME, candidates_by_family, candidates_by_objective
 from partita.experiment.results import Candidate
-from partita.experiment.settings import (
-    DATA_KEYS,
-    binarize_of,
-    parse_columns,
-    parse_value,
-    sort_settings,
-)
-from partita.families import FAMILIES, family_named, unknown_setting
+from partita.experiment.settings import parse_columns, sort_pairs, sort_settings
+from partita.families import FAMILIES, family_named
 from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import check_like, inside, read_json, sealed, unsealed
-from partita.training import Settings
+from partita.runtime.untrusted import JsonObject, inside, read_json, read_record, sealed, unsealed
 from partita.training.run import MEANT
 from partita.training.settings import LENGTHS
 
-PLAN = "comparison.json"  # the settings, in the folder of a comparison
-SHAPE = {
-    "data": str,
-    "models": [str],
-    "settings": [str],
-    "minutes": float,
-    "epochs": int,
-    "evaluator": str,
-    "seed": int,
-    "columns": [str],
-    "model": str,
-    "objectives": [str],
-}
 MINUTES = 0.5  # for each candidate, by default
-READING = ("length", "tokens", "encoding")  # how sequences are read, by everyone alike
+PLAN = "comparison.json"  # the settings, in the folder of a comparison
 
 
 @dataclass(frozen=True)
@@ -79,26 +57,17 @@ class CompareSettings:
     @property
     def command(self) -> str:
         """The command that makes the same comparison again."""
-        words = [
-            "partita",
-            "compare",
-            self.data,
-            *(["--models", ",".join(self.models)] if self.models else []),
-        ]
-        words += (
-            ["--model", self.model, "--objectives", ",".join(self.objectives)] if self.model else []
-        )
+        words = ["partita", "compare", self.data]
+        if self.models:
+            words += ["--models", ",".join(self.models)]
+        if self.model:
+            words += ["--model", self.model, "--objectives", ",".join(self.objectives)]
         words += [word for pair in self.settings for word in ("--set", pair)]
         words += [word for pair in self.columns for word in ("--column", pair)]
-        options = {
-            "minutes": self.minutes,
-            "epochs": self.epochs,
-            "evaluator": self.evaluator,
-            "seed": self.seed,
-        }
-        return shlex.join(
-            [*words, *(f"--{name}={value}" for name, value in options.items() if value is not None)]
-        )
+        for name in ("minutes", "epochs", "evaluator", "seed"):
+            if getattr(self, name) is not None:
+                words.append(f"--{name}={getattr(self, name)}")
+        return shlex.join(words)
 
     def check_time(self) -> None:
         """Minutes for all or epochs for each, not both."""
@@ -110,24 +79,13 @@ class CompareSettings:
             raise invalid("compare", "one of --minutes and --epochs", "be given", "both")
 
 
-def kept(folder: Path) -> CompareSettings:
+def read_settings(folder: Path) -> CompareSettings:
     """The settings of the comparison in a folder."""
     if not (folder / PLAN).exists():
         made = "the folder of a comparison, as `partita compare DATA` makes"
         raise RunError(f"compare: --resume must be {made}; found no {PLAN} in {folder}.")
-    try:
-        saved, whole = unsealed(read_json(inside(folder, PLAN), SHAPE))
-        request = CompareSettings(**saved)
-        check_like(
-            asdict(request),
-            {**SHAPE, "minutes": (float, NoneType), "epochs": (int, NoneType)},
-            PLAN,
-            whole=True,
-        )
-    except TypeError:
-        raise RunError(
-            f"compare: {folder / PLAN} must say what was compared; got a damaged file."
-        ) from None
+    saved, whole = unsealed(read_json(inside(folder, PLAN), dict))
+    request = read_record(CompareSettings, saved, PLAN)
     check_count("compare", "the seed of the comparison", request.seed, 0)
     if not whole:
         raise RunError(
@@ -140,7 +98,7 @@ def kept(folder: Path) -> CompareSettings:
 def keep(folder: Path, request: CompareSettings) -> None:
     """Save the settings; a folder that holds another comparison is left as it is."""
     if (folder / PLAN).exists():
-        before = asdict(kept(folder))
+        before = asdict(read_settings(folder))
         for name, value in asdict(request).items():
             if value != before[name]:
                 raise RunError(
@@ -156,58 +114,6 @@ def keep(folder: Path, request: CompareSettings) -> None:
     write_whole(folder / PLAN, json.dumps(sealed(asdict(request)), indent=2) + "\n")
 
 
-class SortedPairs(NamedTuple):
-    """Settings by what takes them: single families, every fit, the data, and how sequences are
-    read.
-    """
-
-    families: dict[str, dict[str, Any]]
-    fit: dict[str, Any]
-    data: dict[str, Any]
-    reading: dict[str, Any]
-
-
-def sort_pairs(pairs: Sequence[str]) -> SortedPairs:
-    """``family.key=value`` to that family, ``key=value`` to every fit, to the data, or to how
-    sequences are read.
-
-    >>> sort_pairs(["rbm.n_hidden=9", "batch_size=50", "length=64"])
-    SortedPairs(families={'rbm': {'n_hidden': 9}}, fit={'batch_size': 50}, data={},
-    reading={'length': 64})
-    """
-    found, known = SortedPairs({}, {}, {}, {}), [setting.name for setting in fields(Settings)]
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        name, dot, setting = key.partition(".")
-        if not equals or not key:
-            raise invalid(
-                "compare",
-                "--set",
-                "be key=value or family.key=value",
-                repr(pair),
-                "As in --set rbm.n_hidden=100.",
-            )
-        if dot and setting in READING:
-            raise invalid(
-                "compare",
-                f"--set {setting}",
-                "be the same for all, who are scored on the same steps",
-                repr(pair),
-                f"Say --set {setting}={text}.",
-            )
-        if dot:
-            family_named(name).resolve({setting: None})
-            found.families.setdefault(name, {})[setting] = parse_value(text)
-            continue
-        for keys, target in ((known, found.fit), (DATA_KEYS, found.data), (READING, found.reading)):
-            if key in keys:
-                target[key] = parse_value(text)
-                break
-        else:
-            raise unknown_setting("compare --set", key, [*known, *DATA_KEYS, *READING])
-    return found
-
-
 class Entrants(NamedTuple):
     """The data, the candidates, the families that are left out and why, and the options of every
     fit.
@@ -216,9 +122,9 @@ class Entrants(NamedTuple):
     dataset: Dataset
     candidates: list[Candidate]
     left_out: dict[str, str]
-    options: dict[str, Any]
+    options: JsonObject
 
-    def timed(self, request: CompareSettings) -> tuple[dict[str, Any], float | None]:
+    def timed(self, request: CompareSettings) -> tuple[JsonObject, float | None]:
         """The options of every fit, and the minutes for all; None where the options say how long
         each is.
         """
@@ -249,7 +155,7 @@ def _by_family(request: CompareSettings) -> Entrants:
         reading = Reading(**pairs.reading).as_json()
     dataset = open_dataset(
         request.data,
-        binarize=binarize_of(pairs.data),
+        binarize=pairs.binarize,
         words=True,
         missing=True,
         reading=reading,

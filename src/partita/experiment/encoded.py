@@ -1,20 +1,25 @@
 """A model seen through its encoding: scores and draws in the units of the table."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.protocols import Model
+from partita.core.protocols import (
+    DirectedModel,
+    EnergyModel,
+    LikelihoodEvaluator,
+    Model,
+    PartitionEvaluator,
+)
 from partita.core.quantity import Quantity
 from partita.errors import invalid
 from partita.evaluators import evaluate
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.samplers import sample
-from partita.tables.encoding import Encoding
+from partita.tables import Encoding
 
 
 def evaluate_encoded(
@@ -22,7 +27,7 @@ def evaluate_encoded(
     encoding: Encoding,
     x: np.ndarray,
     *,
-    evaluator: Any = None,
+    evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None,
     owner: str = "evaluate",
     generator: torch.Generator,
 ) -> Quantity:
@@ -49,10 +54,13 @@ def evaluate_encoded(
     return replace(q + shift, se_data=se, details=details)
 
 
-def draw_rows(model: Any, n: int, burn_in: int | None, generator: torch.Generator) -> Tensor:
+def draw_rows(
+    model: EnergyModel | DirectedModel, n: int, burn_in: int | None, generator: torch.Generator
+) -> Tensor:
     """``n`` draws: exact by enumeration where the states are few and no burn-in is given, else
     the ends of chains.
     """
-    if burn_in is None and capability.smallest_bits(model) <= capability.CHEAP_BITS:
+    few_states = capability.smallest_bits(model) <= capability.CHEAP_BITS
+    if burn_in is None and few_states and isinstance(model, EnergyModel):
         return exact_draws(model, n, generator=generator)
     return sample(model, n, burn_in=1000 if burn_in is None else burn_in, generator=generator)

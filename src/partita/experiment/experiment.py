@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -23,9 +23,8 @@ from partita.experiment.splits import VALIDATION_FRACTION, encoded_parts
 from partita.families import Family
 from partita.families.table_kind import check_held_out
 from partita.runtime import deadline
-from partita.runtime.untrusted import check_like
-from partita.tables import Rows
-from partita.tables.encoding import Encoding
+from partita.runtime.untrusted import JsonObject, check_like
+from partita.tables import Encoding, Rows
 from partita.training import Run, fit, load
 from partita.training.budget import FitPlan, affordable
 from partita.training.run import build_model, read_config
@@ -68,11 +67,11 @@ class Experiment:
 
     dataset: Dataset
     family: Family
-    settings: dict[str, Any]
-    options: dict[str, Any]
+    settings: JsonObject
+    options: JsonObject
     generator: torch.Generator
     folder: Path | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    about: JsonObject = field(default_factory=dict)
     fitted_encoding: Encoding | None = None
     validation_fraction: float = VALIDATION_FRACTION
     owner: str = "fit"
@@ -203,10 +202,10 @@ class Experiment:
     ) -> Quantity:
         """Mean log-likelihood per row of the scored split, in the units of the data."""
         rows = getattr(self.dataset, self.scored)
-        saved = SavedRun(run, self.encoding, self.about.get("data") or {})
+        saved = SavedRun(run, self.encoding)
         return saved.score(rows, evaluator, rng.keyed(self.seed, SCORING))
 
-    def _record(self, plan: FitPlan) -> dict[str, Any]:
+    def _record(self, plan: FitPlan) -> JsonObject:
         """What a run's config says of the experiment, and of a run on disk all that resumes it."""
         record = {
             "seed": self.seed,

@@ -36,13 +36,14 @@ from partita.errors import invalid
 from partita.experiment.imputation_gradient import gradient_posterior
 from partita.experiment.input_table import InputTable, destination, in_file_order, read_input
 from partita.experiment.saved import SavedRun, open_run
-from partita.tables.arrays import chunks
+from partita.tables import Encoding
+from partita.tables.arrays import row_ranges
 from partita.tables.copies import write_filled
-from partita.tables.encoding import CUT, Encoding
+from partita.tables.encoding import CUT
+from partita.tables.frames import TABLES
 from partita.tables.labels import Labels
-from partita.tables.on_disk import gathered
-from partita.tables.schema import Column
-from partita.tables.write import TABLES, check_ending, plain_columns, write_columns
+from partita.tables.on_disk import gather_rows
+from partita.tables.write import check_ending, plain_columns, write_columns
 
 CHAINS = 8  # per row, where they are averaged; one draw takes one
 BURN_IN = 100
@@ -114,7 +115,7 @@ def impute_table(saved: SavedRun, table: InputTable, how: str, seed: int) -> tup
             yield whole[:, back]
 
     dtype = table.table.dtype if table.table.dtype.kind == "f" else np.dtype(float)
-    return gathered(filled(), table.shape, dtype), missing
+    return gather_rows(filled(), table.shape, dtype), missing
 
 
 def imputation_method(model: Model) -> str:
@@ -130,19 +131,15 @@ def imputation_method(model: Model) -> str:
 
 def _write(table: InputTable, path: Path, filled: np.ndarray, labels: Labels) -> None:
     if table.schema is None:
-        columns = plain_columns(table.names, filled)
-        if labels:
-            columns = [
-                Column(column.name, "category", "string", labels=labels) for column in columns
-            ]
+        columns = plain_columns(table.names, filled, labels)
         write_columns(path, columns, filled, header=table.names is not None)
     elif path.suffix.lower() in TABLES:
         write_filled(table.path, path, table.schema, filled)
     else:
         columns = table.schema.used
         order = in_file_order(table, columns)
-        parts = (filled[part][:, order] for part in chunks(*table.shape))
-        ordered = gathered(parts, table.shape, filled.dtype)
+        parts = (filled[part][:, order] for part in row_ranges(*table.shape))
+        ordered = gather_rows(parts, table.shape, filled.dtype)
         header = table.names is not None
         write_columns(path, [columns[i] for i in order], ordered, header=header)
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from partita.errors import DataError, invalid
-from partita.experiment.saved import SavedRun, schema_of
-from partita.tables import Schema, copies, read
-from partita.tables.arrays import Splits, as_table, chunks
+from partita.errors import DataError, invalid, unusable
+from partita.experiment.saved import SavedRun
+from partita.tables import Column, Schema, Splits, copies, read
+from partita.tables.arrays import as_table, row_ranges
 from partita.tables.copies import names_in
-from partita.tables.schema import Column
-from partita.tables.write import TABLES, check_ending, write_columns
+from partita.tables.frames import TABLES
+from partita.tables.schema import first_few
+from partita.tables.write import check_ending, write_columns
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class InputTable:
         """Ranges of rows and their values, columns in the order of the run; where a chunk ends
         depends on D alone.
         """
-        for part in chunks(*self.shape):
+        for part in row_ranges(*self.shape):
             yield part, np.asarray(self.table[part], dtype=np.float64)[:, self.order]
 
 
@@ -59,7 +60,7 @@ def read_input(saved: SavedRun, path: Path, owner: str, *, closed: bool = True) 
 
     A category that the run does not know is refused where ``closed``.
     """
-    schema = schema_of(saved.data) if path.suffix.lower() in TABLES else None
+    schema = saved.data.table_schema if path.suffix.lower() in TABLES else None
     wanted = None if schema is None else replace(schema, closed=closed)
     found = read(path, words=saved.encoding.kind in ("category", "mixed"), columns=wanted)
     splits = [split for split in (found.train, found.valid, found.test) if split is not None]
@@ -75,12 +76,10 @@ def read_input(saved: SavedRun, path: Path, owner: str, *, closed: bool = True) 
 
 def _column_order(saved: SavedRun, found: Splits, width: int, owner: str) -> list[int]:
     """Where each column of the run is in the file: by name where both have names, else by place."""
-    wanted, expected = saved.data.get("columns"), saved.run.model.support.width
-    if found.columns is None or wanted is None:
+    wanted, expected = saved.data.columns, saved.run.model.support.width
+    if found.columns is None or not wanted:
         if width != expected:
-            raise DataError(
-                f"{owner}: DATA must have {expected} columns, as the run has; got {width}."
-            )
+            raise unusable(owner, "DATA", f"have {expected} columns, as the run has", width)
         return list(range(width))
     if sorted(wanted) != sorted(found.columns):
         run, file = set(wanted), set(found.columns)
@@ -90,8 +89,8 @@ def _column_order(saved: SavedRun, found: Splits, width: int, owner: str) -> lis
             got = f"none called {lost[0]!r}"
         else:
             got = f"one more, {more[0]!r}" if more else "some of them twice"
-        shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
-        raise DataError(f"{owner}: DATA must have the columns of the run, {shown}; got {got}.")
+        allowed = f"have the columns of the run, {first_few(wanted)}"
+        raise unusable(owner, "DATA", allowed, got)
     place_of = {name: place for place, name in enumerate(found.columns)}
     return [place_of[name] for name in wanted]
 
@@ -112,7 +111,7 @@ def destination(source: Path, out: Path | None, owner: str, word: str) -> Path:
     return path
 
 
-def write_beside(table: InputTable, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
+def write_results(table: InputTable, path: Path, columns: Sequence[Column], x: np.ndarray) -> None:
     """Write a file with more columns after its own, which stay as they are; the new ones alone
     where either file is no table with names.
     """

@@ -13,11 +13,11 @@ from partita.core.checks import check_count
 from partita.datasets.open import open_dataset
 from partita.errors import RunError
 from partita.experiment.experiment import Experiment
-from partita.experiment.saved import describe_data, free_path, recorded_dataset, short_name
+from partita.experiment.saved import DataRecord, free_path, short_name
 from partita.experiment.settings import sort_settings
 from partita.families import family_named
 from partita.families.table_kind import settings_by_table, table_kind
-from partita.runtime.untrusted import check_like
+from partita.runtime.untrusted import check_like, read_record
 from partita.tables.encoding import Encoding
 from partita.tables.frames import TABLES
 from partita.training.run import read_config
@@ -65,27 +65,29 @@ def requested(
         {**settings.fit, **budget},
         torch.Generator().manual_seed(seed),
         out or free_path(Path("runs") / f"{family.name}-{short_name(source)}"),
-        {"data": describe_data(source, dataset), "command": command},
+        {"data": DataRecord.of(source, dataset).as_json(), "command": command},
     )
 
 
 def recorded_experiment(folder: Path) -> Experiment:
     """The experiment that a run's config describes."""
     config = read_config(folder)
-    data = config.get("data")
-    if data is None or not PLANNED.keys() <= config.keys():
+    if config.get("data") is None or not PLANNED.keys() <= config.keys():
         raise RunError(
             f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data "
             "and settings. Resume it in Python, with partita.fit(..., resume=True)."
         )
     check_like(config, PLANNED, "config.json", whole=True)
     family = family_named(config["family"]["name"])
-    dataset = recorded_dataset(data, config["encoding"]["kind"], missing=bool(family.missing))
-    if (len(dataset.train), dataset.train.width) != tuple(data["rows"]):
+    data = read_record(DataRecord, config["data"], "config.json: data")
+    words = config["encoding"]["kind"] in ("category", "mixed")
+    source = config["data"]["source"]
+    dataset = data.opened(source, words=words, missing=bool(family.missing))
+    if (len(dataset.train), dataset.train.width) != data.rows:
         now = f"{len(dataset.train)} x {dataset.train.width}"
-        then = " x ".join(map(str, data["rows"]))
+        then = " x ".join(map(str, data.rows))
         raise RunError(
-            f"fit: {data['source']!r} must be the data that {folder} was fitted to, {then}; got "
+            f"fit: {source!r} must be the data that {folder} was fitted to, {then}; got "
             f"{now}. Restore the file."
         )
     seed = check_count("fit", "the seed of the run", config["seed"], 0)

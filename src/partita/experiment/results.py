@@ -2,44 +2,20 @@
 for bit.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import NoneType
-from typing import Any
 
 from torch import Tensor
 
 from partita.core.quantity import Quantity
 from partita.errors import RunError
 from partita.families import Family
-from partita.runtime.untrusted import check_like
+from partita.runtime.untrusted import JsonObject, check_like, read_record
 from partita.training import checkpoint
 from partita.training.run import Run, load
 
 NAME = "score.safetensors"  # of a finished candidate, in the folder of its run
-# of what is read
-SHAPE = {
-    "name": str,
-    "seconds": float,
-    "problem": str,
-    "score": (dict, NoneType),
-    "rows": (Tensor, NoneType),
-}
-FIELDS = {
-    "value": float,
-    "low": float,
-    "high": float,
-    "level": float,
-    "kind": str,
-    "unit": str,
-    "method": str,
-    "n": int,
-    "se_data": float,
-    "verdict": str,
-    "direction": str,
-}
 PLAIN = (bool, int, float, str)
-SCORE = {**FIELDS, "details": dict, "log_z": (dict, NoneType)}
 SHOWN = {"p_value": float, "coverage": float, "per_step": float, "steps": float}  # of the details
 
 
@@ -49,7 +25,7 @@ class Candidate:
 
     name: str
     family: Family
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,62 +53,55 @@ class Result:
         return self.run is not None and self.run.stopped == "interrupted"
 
 
+@dataclass(frozen=True)
+class SavedResult:
+    """A result as it is saved: the score as JSON, and the scores of its rows."""
+
+    name: str
+    seconds: float
+    problem: str
+    score: JsonObject | None = None
+    rows: Tensor | None = None
+
+
 def write_result(folder: Path, result: Result) -> None:
     """Score, rows and seconds of a candidate, bit for bit."""
-    q = result.score
-    rows = None if q is None or "rows" not in q.details else q.details["rows"].cpu()
-    kept = {
-        "name": result.name,
-        "seconds": result.seconds,
-        "problem": result.problem,
-        "score": None if q is None else _plain(q),
-        "rows": rows,
-    }
+    kept = SavedResult(result.name, result.seconds, result.problem)
+    if result.score is not None:
+        rows = result.score.details.get("rows")
+        kept = replace(
+            kept, score=result.score.as_json(), rows=None if rows is None else rows.cpu()
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.save_tree(folder / NAME, kept)
+    checkpoint.save_tree(folder / NAME, vars(kept))
 
 
 def read_result(folder: Path, name: str, n: int) -> Result:
     """What :func:`write_result` wrote of a candidate on n rows, with the run where there is one."""
-    kept = checkpoint.load_tree(folder / NAME)
-    check_like(kept, SHAPE, NAME, whole=True)
-    rows = kept["rows"]
-    score = (
-        None
-        if kept["score"] is None
-        else _quantity(kept["score"], {} if rows is None else {"rows": rows})
-    )
-    paired = (
-        score is None
-        or score.kind == "none"
-        or (rows is not None and rows.shape == (n,) and rows.is_floating_point())
-    )
-    if kept["name"] != name or not paired:
+    kept = read_record(SavedResult, checkpoint.load_tree(folder / NAME), NAME)
+    if kept.score is None:
+        score, run, paired = None, None, True
+    else:
+        score, run = _quantity(kept.score, kept.rows), load(folder)
+        rows = kept.rows
+        whole = rows is not None and rows.shape == (n,) and rows.is_floating_point()
+        paired = score.kind == "none" or whole
+    if kept.name != name or not paired:
         raise RunError(
             f"load: {folder / NAME} must hold the score of {name} on {n} rows; got another."
         )
-    return Result(
-        name, score, kept["seconds"], load(folder) if score is not None else None, kept["problem"]
-    )
+    return Result(name, score, kept.seconds, run, kept.problem)
 
 
-def _plain(q: Quantity) -> dict[str, Any]:
-    details = {name: value for name, value in q.details.items() if isinstance(value, PLAIN)}
-    log_z = q.details.get("log_z")
-    return {
-        **{name: getattr(q, name) for name in FIELDS},
-        "details": details,
-        "log_z": None if log_z is None else _plain(log_z),
-    }
-
-
-def _quantity(kept: dict[str, Any], more: dict[str, Any]) -> Quantity:
-    check_like(kept, SCORE, f"{NAME}: score", whole=True)
-    check_like(kept["details"], SHOWN, f"{NAME}: score: details")
-    log_z = {} if kept["log_z"] is None else {"log_z": _quantity(kept["log_z"], {})}
-    plain = {
+def _quantity(kept: JsonObject, rows: Tensor | None = None) -> Quantity:
+    """The quantity that ``as_json`` wrote, with the scores of its rows."""
+    q = read_record(Quantity, kept, f"{NAME}: score")
+    check_like(q.details, SHOWN, f"{NAME}: score: details")
+    details: JsonObject = {
         name: value
-        for name, value in kept["details"].items()
+        for name, value in q.details.items()
         if isinstance(value, PLAIN) and name != "kl_per_dimension"
     }
-    return Quantity(**{name: kept[name] for name in FIELDS}, details={**plain, **log_z, **more})
+    if kept.get("log_z") is not None:
+        details["log_z"] = _quantity(kept["log_z"])
+    return replace(q, details=details if rows is None else {**details, "rows": rows})

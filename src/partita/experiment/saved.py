@@ -3,11 +3,9 @@
 import math
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +20,8 @@ from partita.datasets.text import Alphabet
 from partita.errors import DataError, PartitaWarning, RunError
 from partita.evaluators import likelihood
 from partita.experiment.encoded import evaluate_encoded
-from partita.tables import Rows, Schema
-from partita.tables.encoding import Encoding
+from partita.runtime.untrusted import JsonObject, read_record
+from partita.tables import Encoding, Rows, Schema
 from partita.training import Run, load
 from partita.training.run import CHANGED
 
@@ -34,22 +32,87 @@ SPLIT_KEY = 7
 
 
 @dataclass(frozen=True)
+class DataRecord:
+    """The data of a run in its config: what finds them again, from any working directory.
+
+    Arguments:
+        name: For people.
+        source: A name or a path.
+        binarize: How gray levels are made binary.
+        rows: (N, D) of the training set.
+        shape: Of a row that is an image.
+        columns: Names.
+        reading: How sequences are read.
+        schema: What the columns of a table hold.
+    """
+
+    name: str = "data"
+    source: str | None = None
+    binarize: str | float | None = None
+    rows: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()
+    reading: JsonObject | None = None
+    schema: tuple[JsonObject, ...] = ()
+
+    @classmethod
+    def of(cls, source: str, dataset: Dataset) -> "DataRecord":
+        """The record of a data set that was opened."""
+        train = dataset.train
+        return cls(
+            dataset.name,
+            found_at(source),
+            train.binarize,
+            (len(train), train.width),
+            dataset.shape or (),
+            dataset.columns or (),
+            dataset.reading,
+            () if train.schema is None else tuple(train.schema.as_json()),
+        )
+
+    def as_json(self) -> JsonObject:
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+        }
+
+    @property
+    def table_schema(self) -> Schema | None:
+        """What the columns of a table hold; None where it is not known."""
+        return Schema.from_json(self.schema) if self.schema else None
+
+    def opened(self, source: str, *, words: bool, missing: bool) -> Dataset:
+        """A data set that is read as the run's own was."""
+        return open_dataset(
+            source,
+            binarize=self.binarize or "none",
+            reading=self.reading,
+            words=words,
+            missing=missing,
+            columns=self.table_schema,
+        )
+
+
+@dataclass(frozen=True)
 class SavedRun:
     """A run with its encoding and what its config says about the data."""
 
     run: Run
     encoding: Encoding
-    data: dict[str, Any]
+    data: DataRecord = DataRecord()
 
     def dataset(self, name: str | None) -> Dataset:
         """The data given, made binary in the way of the run; by default the run's own."""
-        source = name or self.data.get("source")
+        source = name or self.data.source
         if source is None:
             raise RunError(
                 f"evaluate: DATA must be given for {self.run.folder}, whose config names none."
             )
-        missing = Capability.MISSING in self.run.model.capabilities
-        found = recorded_dataset({**self.data, "source": source}, self.encoding.kind, missing)
+        found = self.data.opened(
+            source,
+            words=self.encoding.kind in ("category", "mixed"),
+            missing=Capability.MISSING in self.run.model.capabilities,
+        )
         width = len(self.encoding.shift)
         if name is None and found.train.width != width:
             raise DataError(
@@ -60,13 +123,13 @@ class SavedRun:
 
     def learned_from(self, name: str | None) -> bool:
         """Whether data so called are those that the run was fitted to."""
-        return name is None or self.data.get("source") in (name, found_at(name))
+        return name is None or self.data.source in (name, found_at(name))
 
     def has_changed(self, dataset: Dataset) -> bool:
         """Whether the run's own data have more or fewer rows now: those that are held out may then
         be among those that it learned from.
         """
-        return len(dataset.train) != (self.data.get("rows") or [len(dataset.train)])[0]
+        return bool(self.data.rows) and len(dataset.train) != self.data.rows[0]
 
     def score(
         self, rows: Rows, evaluator: Evaluator | None, generator: torch.Generator
@@ -90,7 +153,7 @@ class SavedRun:
         )
 
 
-def text_alphabet(config: Mapping[str, Any]) -> Alphabet | None:
+def text_alphabet(config: JsonObject) -> Alphabet | None:
     """What tokens stand for in a run whose rows are text; None of others."""
     reading = (config.get("data") or {}).get("reading")
     if reading is None or config["model"].get("element") != "categorical":
@@ -109,38 +172,6 @@ def found_at(source: str) -> str:
     return f"{Path(source).resolve()}" if Path(source).is_file() else source
 
 
-def schema_of(data: dict[str, Any]) -> Schema | None:
-    """What the columns of a run's table hold, as its config says; None where it says nothing."""
-    return Schema.from_json(data["schema"]) if data.get("schema") else None
-
-
-def describe_data(source: str, dataset: Dataset) -> dict[str, Any]:
-    """What a run must know to find its data again, from any working directory."""
-    schema = getattr(dataset.train, "schema", None)
-    return {
-        "name": dataset.name,
-        "source": found_at(source),
-        "binarize": dataset.train.binarize,
-        "rows": [len(dataset.train), dataset.train.width],
-        "shape": None if dataset.shape is None else list(dataset.shape),
-        "columns": None if dataset.columns is None else list(dataset.columns),
-        **({} if dataset.reading is None else {"reading": dataset.reading}),
-        **({} if schema is None else {"schema": schema.as_json()}),
-    }
-
-
-def recorded_dataset(data: dict[str, Any], kind: str, missing: bool) -> Dataset:
-    """The data that a config describes, read for columns of an encoding's kind."""
-    return open_dataset(
-        data["source"],
-        binarize=data.get("binarize") or "none",
-        reading=data.get("reading"),
-        words=kind in ("category", "mixed"),
-        missing=missing,
-        columns=schema_of(data),
-    )
-
-
 def open_run(folder: Path) -> SavedRun:
     """A saved run, ready to be used."""
     run = load(folder)
@@ -155,18 +186,18 @@ def open_run(folder: Path) -> SavedRun:
     known = {
         name: made_in_python[name] for name in ("columns", "schema") if made_in_python.get(name)
     }
-    data = run.config.get("data") or known
+    data = read_record(DataRecord, run.config.get("data") or known, "config.json: data")
     _check_widths(data, run.model.support.width)
     if CHANGED in run.warnings:
         warnings.warn(CHANGED, PartitaWarning, stacklevel=2)
     return SavedRun(run, encoding, data)
 
 
-def _check_widths(data: dict[str, Any], width: int) -> None:
+def _check_widths(data: DataRecord, width: int) -> None:
     """Refuse a config whose columns, schema or shape are not as wide as the model."""
-    schema, shape = schema_of(data), data.get("shape") or [width]
+    schema, shape = data.table_schema, data.shape or [width]
     widths = {
-        "columns": len(data.get("columns") or range(width)),
+        "columns": len(data.columns or range(width)),
         "schema": width if schema is None else len(schema.used),
         "shape": math.prod(shape) if min(shape) > 0 else 0,
     }

@@ -1,39 +1,42 @@
-"""``--set key=value``: values read as JSON where they can be, keys sorted to who takes them."""
+"""``--set key=value``: values read as JSON where they can be, keys sorted to what takes them."""
 
 import json
+from collections.abc import Collection, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from partita.core.checks import check_choice
 from partita.errors import invalid
-from partita.families import Family, unknown_setting
+from partita.families import Family, family_named, unknown_setting
+from partita.runtime.untrusted import Json, JsonObject
 from partita.tables.schema import KINDS
 from partita.training import Settings
 
 WORDS = {"none": None, "null": None, "true": True, "false": False}
+FIT_KEYS = tuple(field.name for field in fields(Settings))
 DATA_KEYS = ("binarize",)
+READING_KEYS = ("length", "tokens", "encoding")  # of sequences, the same for all
 
 
-class Sorted(NamedTuple):
-    """Settings by who takes them."""
+class SortedSettings(NamedTuple):
+    """Settings by what takes them: a family, every fit, the data, how sequences are read, and
+    single families by name.
+    """
 
-    family: dict[str, Any]
-    fit: dict[str, Any]
-    data: dict[str, Any]
+    family: JsonObject
+    fit: JsonObject
+    data: JsonObject
+    reading: JsonObject
+    families: dict[str, JsonObject]
 
     @property
-    def binarize(self) -> Any:
-        """How gray levels are made binary."""
-        return binarize_of(self.data)
+    def binarize(self) -> str | float:
+        """How gray levels are made binary; none is a choice too."""
+        binarize = self.data.get("binarize", "auto")
+        return "none" if binarize is None else binarize
 
 
-def binarize_of(data: dict[str, Any]) -> Any:
-    """How settings of the data say that gray levels are made binary; none is a choice too."""
-    binarize = data.get("binarize", "auto")
-    return "none" if binarize is None else binarize
-
-
-def parse_value(text: str) -> Any:
+def parse_value(text: str) -> Json:
     """A number, a truth value, none, a JSON list, or the text itself.
 
     >>> (
@@ -74,26 +77,61 @@ def parse_columns(pairs: list[str], owner: str) -> dict[str, str]:
     return found
 
 
-def sort_settings(family: Family, pairs: list[str]) -> Sorted:
+def sort_settings(family: Family, pairs: Sequence[str]) -> SortedSettings:
     """Every ``key=value`` to the family, the fit or the data; an unknown key is refused with the
     closest known one.
     """
-    fit_keys = [field.name for field in fields(Settings)]
-    result = Sorted({}, {}, {})
+    found = SortedSettings({}, {}, {}, {}, {})
+    takers = ((family.settings, found.family), (FIT_KEYS, found.fit), (DATA_KEYS, found.data))
     for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key:
+        key, text = _split(pair, "fit", "be key=value", "As in --set learning_rate=0.05.")
+        _give(key, text, takers, "fit --set")
+    return found
+
+
+def sort_pairs(pairs: Sequence[str]) -> SortedSettings:
+    """``family.key=value`` to that family, ``key=value`` to every fit, to the data, or to how
+    sequences are read.
+
+    >>> found = sort_pairs(["rbm.n_hidden=9", "batch_size=50", "length=64"])
+    >>> found.families, found.fit, found.reading
+    ({'rbm': {'n_hidden': 9}}, {'batch_size': 50}, {'length': 64})
+    """
+    found = SortedSettings({}, {}, {}, {}, {})
+    takers = ((FIT_KEYS, found.fit), (DATA_KEYS, found.data), (READING_KEYS, found.reading))
+    allowed, example = "be key=value or family.key=value", "As in --set rbm.n_hidden=100."
+    for pair in pairs:
+        key, text = _split(pair, "compare", allowed, example)
+        name, dot, setting = key.partition(".")
+        if not dot:
+            _give(key, text, takers, "compare --set")
+        elif setting in READING_KEYS:
             raise invalid(
-                "fit", "--set", "be key=value", repr(pair), "As in --set learning_rate=0.05."
+                "compare",
+                f"--set {setting}",
+                "be the same for all, who are scored on the same steps",
+                repr(pair),
+                f"Say --set {setting}={text}.",
             )
-        for keys, target in (
-            (family.settings, result.family),
-            (fit_keys, result.fit),
-            (DATA_KEYS, result.data),
-        ):
-            if key in keys:
-                target[key] = parse_value(text)
-                break
         else:
-            raise unknown_setting("fit --set", key, [*family.settings, *fit_keys, *DATA_KEYS])
-    return result
+            family_named(name).resolve({setting: None})
+            found.families.setdefault(name, {})[setting] = parse_value(text)
+    return found
+
+
+def _split(pair: str, owner: str, allowed: str, example: str) -> tuple[str, str]:
+    key, equals, text = pair.partition("=")
+    if not equals or not key:
+        raise invalid(owner, "--set", allowed, repr(pair), example)
+    return key, text
+
+
+def _give(
+    key: str, text: str, takers: Sequence[tuple[Collection[str], JsonObject]], owner: str
+) -> None:
+    """A setting to the first that takes its key."""
+    for keys, target in takers:
+        if key in keys:
+            target[key] = parse_value(text)
+            return
+    raise unknown_setting(owner, key, [key for keys, _ in takers for key in keys])

@@ -7,8 +7,7 @@ import numpy as np
 from partita.core import rng
 from partita.core.checks import check_count
 from partita.datasets import Dataset
-from partita.tables import Rows
-from partita.tables.encoding import Encoding
+from partita.tables import Encoding, Rows
 
 VALIDATION_FRACTION = 0.1
 MOST_TO_VALIDATE = 20_000  # rows; more tell weights apart no better, and are held in memory
@@ -27,14 +26,15 @@ def fingerprint(dataset: Dataset) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for rows in (dataset.train, dataset.valid, dataset.test):
         if rows is not None:
-            some = rows.take(
-                np.linspace(0, len(rows) - 1, min(ROWS_TO_KNOW, len(rows))).astype(int)
-            )
-            digest.update(
-                f"{len(rows)} x {rows.width}".encode()
-                + some.tensor(rng.keyed(0)).contiguous().numpy().tobytes()
-            )
+            some = spread(rows, ROWS_TO_KNOW).tensor(rng.keyed(0))
+            digest.update(f"{len(rows)} x {rows.width}".encode())
+            digest.update(some.contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def spread(rows: Rows, most: int) -> Rows:
+    """At most so many rows, spread over all of them."""
+    return rows.take(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
 
 
 def encoded_parts(

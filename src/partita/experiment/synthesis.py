@@ -3,7 +3,7 @@ sequences.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -16,12 +16,11 @@ from partita.datasets.text import Alphabet
 from partita.diagnostics import ChainReport
 from partita.errors import invalid
 from partita.experiment.encoded import draw_rows
-from partita.experiment.saved import SavedRun, free_path, schema_of, text_alphabet
+from partita.experiment.saved import SavedRun, free_path, text_alphabet
 from partita.models import VRNN, Autoregressive
 from partita.runtime.atomic_files import replacing, write_whole
 from partita.samplers.run import run as run_chains
 from partita.tables.encoding import CUT
-from partita.tables.schema import Column
 from partita.tables.write import check_ending, plain_columns, write_columns
 
 DIAGNOSED = 64  # chains that are followed further to see whether they mixed
@@ -82,7 +81,8 @@ class Continuation(NamedTuple):
 def synthesize(saved: SavedRun, n: int, burn_in: int | None = None, *, seed: int = 0) -> Synthesis:
     """``n`` new rows: exact where the model can, else the ends of chains of ``burn_in`` steps."""
     check_count("sample", "-n", n)
-    model, generator = saved.run.model, rng.keyed(seed, 3)
+    model = cast("EnergyModel | DirectedModel", saved.run.model)
+    generator = rng.keyed(seed, 3)
     if burn_in is not None and isinstance(model, DirectedModel):
         allowed = "go with a model that chains draw from"
         remedy = "Leave it out: its draws are exact."
@@ -101,24 +101,20 @@ def sample_path(saved: SavedRun, out: Path | None) -> Path:
     """Where drawn rows are written: to ``out``, else to the first free ``samples-N`` of the run."""
     if out is not None:
         return check_ending(out, "sample")
-    named = saved.encoding.labels or saved.data.get("columns") or saved.encoding.kind == "mixed"
+    named = saved.encoding.labels or saved.data.columns or saved.encoding.kind == "mixed"
     return _free_sample(saved, ".csv" if named else ".npz")
 
 
 def write_rows(saved: SavedRun, x: np.ndarray, path: Path) -> None:
     """Write drawn rows with the columns of the run's own table, where those are known."""
-    schema, labels, names = schema_of(saved.data), saved.encoding.labels, saved.data.get("columns")
+    schema, names = saved.data.table_schema, saved.data.columns
     if schema is not None and saved.encoding.kind not in CUT:
         columns = list(schema.used)
     else:
-        columns = plain_columns(names, x)
-        if labels:
-            columns = [
-                Column(column.name, "category", "string", labels=labels) for column in columns
-            ]
+        columns = plain_columns(names, x, saved.encoding.labels)
     check_ending(path, "sample", columns)
     small = x.astype(np.int8) if np.isin(x, (-1, 0, 1)).all() else x
-    write_columns(path, columns, small, header=names is not None)
+    write_columns(path, columns, small, header=bool(names))
 
 
 def sequence_model(saved: SavedRun) -> Autoregressive | VRNN:

@@ -119,7 +119,7 @@ def ladder(
     if skipped or not in_time:  # what was tried depends on the machine either way
         numbers = ", ".join(str(rung.components) for rung in table)
         why = "the search for the number of components was cut short by the clock"
-        deadline.cut(f"{why}: of {numbers} the best is taken, and others may be better.")
+        deadline.record_cut(f"{why}: of {numbers} the best is taken, and others may be better.")
     return table
 
 

@@ -54,11 +54,11 @@ ESTIMATORS: dict[str, type[Estimator]] = {  # of discrete latents
 }
 
 
-def estimator_named(name: str, owner: str = "estimator", **settings: float) -> Estimator:
+def estimator_named(name: str, **settings: float) -> Estimator:
     """An estimator by name.
 
     >>> estimator_named("leave-one-out", samples=8)
     LeaveOneOut(samples=8)
     """
-    check_choice(owner, "estimator", name, tuple(ESTIMATORS))
+    check_choice("estimator", "estimator", name, tuple(ESTIMATORS))
     return ESTIMATORS[name](**settings)

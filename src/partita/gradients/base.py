@@ -13,16 +13,18 @@ Letters: B rows, H units of a layer, L layers, C columns of the context.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from partita.core.arguments import Checked
 from partita.errors import Unsupported, invalid
-from partita.gradients.latents import Chain, Draws, Latent
+from partita.gradients.latents import Ancestral, Chain, Draws, Latent, Relaxable, ancestral
 
 Function = Callable[[Draws], Tensor]
-Kind = TypeVar("Kind", bound=Latent)
+Kind = TypeVar("Kind", bound=Relaxable)
 
 
 class State(NamedTuple):
@@ -38,13 +40,75 @@ class Estimate(NamedTuple):
     """One call's result."""
 
     surrogate: Tensor  # (*): its gradient estimates that of E_q[f], row by row
-    # (*): f at the draws, without gradients; at relaxed draws where the estimator relaxes f itself
-    value: Tensor
-    extra: Tensor  # (): the loss of the state's module, zero without one; moves nothing else
     state: State
+    # (): the loss of the state's module, zero without one; moves nothing else
+    extra: Tensor = torch.zeros(())
+
+    @property
+    def value(self) -> Tensor:
+        """f at the draws, without gradients, ``(*)``; at relaxed draws where the estimator relaxes
+        f itself.
+        """
+        return self.surrogate.detach()
 
 
-class Estimator(ABC):
+class Noisy(NamedTuple, Generic[Kind]):
+    """Draws made of noisy scores, the layers they were made at, and the uniform noise."""
+
+    draws: Draws
+    layers: list[Kind]
+    noise: Draws
+
+
+class Target(NamedTuple):
+    """What is differentiated, E_q[f(z)] for rows about a context, and the source of draws."""
+
+    q: Chain
+    f: Function
+    context: Tensor | None
+    generator: torch.Generator
+
+    def draw(self, shape: Sequence[int] = ()) -> tuple[Ancestral, Tensor]:
+        """Draws of all layers, ``shape`` of them for each row, and f there."""
+        drawn = ancestral(self.q, self.generator, shape)
+        return drawn, self.values(drawn.draws, drawn.layers[0])
+
+    def noisy(
+        self, of_kind: Callable[[Latent], Kind], make: Callable[[Kind, Tensor], Tensor]
+    ) -> tuple[Noisy[Kind], Tensor]:
+        """Draws that ``make`` makes of the noisy scores of each layer, and f there."""
+        draws: Draws = ()
+        noise: Draws = ()
+        layers: list[Kind] = []
+        for conditional in self.q:
+            layers.append(of_kind(conditional(draws)))
+            noise = (*noise, layers[-1].noise(self.generator))
+            draws = (*draws, make(layers[-1], layers[-1].scores(noise[-1])))
+        return Noisy(draws, layers, noise), self.values(draws, layers[0])
+
+    def values(self, draws: Draws, first: Latent) -> Tensor:
+        """f at draws whose first layer is ``first``, checked: one number for each row."""
+        result, rows = self.f(draws), draws[0].shape[: draws[0].dim() - first.event]
+        if result.shape != rows:
+            allowed = f"return one number for each row, shape {tuple(rows)}"
+            got, remedy = f"shape {tuple(result.shape)}", "Sum over units, not over rows."
+            raise invalid("gradient estimator", "f", allowed, got, remedy)
+        return result
+
+    def context_of(self, before: Draws, like: Tensor) -> Tensor:
+        """What a layer's baseline may look at: a constant, the context and the layers before,
+        ``(*, 1 + C + ...)``.
+        """
+        rows = like.shape
+        parts = [like.new_ones(*rows, 1)]
+        if self.context is not None:
+            parts.append(self.context.to(like).expand(*rows, self.context.shape[-1]))
+        parts += [z.detach().reshape(*rows, -1) for z in before]
+        return torch.cat(parts, -1)
+
+
+@dataclass(frozen=True)
+class Estimator(Checked, ABC):
     """The gradient of E_q[f(z)], and of f itself at draws from q, from a few evaluations of f."""
 
     relaxes: ClassVar[bool] = False  # needs f, or its slope, between the values that z can take
@@ -65,7 +129,6 @@ class Estimator(ABC):
         """Evaluations of f for each row and estimate."""
         return 1
 
-    @abstractmethod
     def estimate(
         self,
         q: Chain,
@@ -85,6 +148,11 @@ class Estimator(ABC):
             context: What the rows are about, ``(*, C)``, for baselines that depend on it.
             generator: Source of the draws.
         """
+        return self.estimate_of(Target(q, f, context, generator), state)
+
+    @abstractmethod
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        """The same of a target."""
 
     def init(
         self, widths: Sequence[int], context: int = 0, *, like: Tensor, generator: torch.Generator
@@ -98,30 +166,8 @@ def pull(t: Tensor) -> Tensor:
     return t - t.detach()
 
 
-def values(f: Function, draws: Draws, first: Latent) -> Tensor:
-    """f at draws whose first layer is ``first``, checked: one number for each row."""
-    result, rows = f(draws), draws[0].shape[: draws[0].dim() - first.event]
-    if result.shape != rows:
-        allowed = f"return one number for each row, shape {tuple(rows)}"
-        got, remedy = f"shape {tuple(result.shape)}", "Sum over units, not over rows."
-        raise invalid("gradient estimator", "f", allowed, got, remedy)
-    return result
-
-
-def context_of(context: Tensor | None, before: Draws, like: Tensor) -> Tensor:
-    """What a layer's baseline may look at: a constant, the context and the layers before, ``(*, 1 +
-    C + ...)``.
-    """
-    rows = like.shape
-    parts = [like.new_ones(*rows, 1)]
-    if context is not None:
-        parts.append(context.to(like).expand(*rows, context.shape[-1]))
-    parts += [z.detach().reshape(*rows, -1) for z in before]
-    return torch.cat(parts, -1)
-
-
 def context_widths(widths: Sequence[int], context: int) -> list[int]:
-    """Columns of :func:`context_of` for each layer."""
+    """Columns of :meth:`Target.context_of` for each layer."""
     return [1 + context + sum(widths[:i]) for i in range(len(widths))]
 
 

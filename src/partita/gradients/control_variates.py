@@ -15,19 +15,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import PositiveInt, Share
 from partita.gradients.base import (
     Estimate,
     Estimator,
-    Function,
     State,
-    context_of,
+    Target,
     context_widths,
     pull,
     require_kind,
-    values,
 )
-from partita.gradients.latents import Chain, Draws, Latent, Relaxable, ancestral
+from partita.gradients.latents import Draws, Latent, Relaxable, ancestral
 from partita.gradients.score_function import by_score, faded, fading_ratio
 from partita.nets.mlp import MLP
 
@@ -73,13 +71,9 @@ class NVIL(Estimator):
 
     averages = 4
 
-    hidden: int = 100
+    hidden: PositiveInt = 100
     normalize: bool = True
-    decay: float = 0.8
-
-    def __post_init__(self) -> None:
-        check_count("NVIL", "hidden", self.hidden)
-        check_real("NVIL", "decay", self.decay, 0.0, 1.0)
+    decay: Share = 0.8
 
     @property
     def unbiased(self) -> bool:
@@ -92,19 +86,10 @@ class NVIL(Estimator):
         module = Baselines(inputs, self.hidden, generator=generator).to(like)
         return State(module, like.new_zeros(len(widths), self.averages))
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        drawn = ancestral(q, generator)
-        value = values(f, drawn.draws, drawn.layers[0])
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        drawn, value = target.draw()
         known = value.detach()
-        contexts = [context_of(context, drawn.draws[:i], known) for i in range(len(q))]
+        contexts = [target.context_of(drawn.draws[:i], known) for i in range(len(target.q))]
         guesses = torch.stack(state.module(contexts))  # (L, *)
         mean, deviation, noise = _scales(state, known)
         left = known - mean - deviation * guesses.detach()
@@ -113,7 +98,7 @@ class NVIL(Estimator):
         # of these draws too: no bias comes of it, for only the baselines learn from it
         mean, deviation, _ = _scales(state, known)
         extra = ((known - mean) / deviation - guesses).square().mean()
-        return Estimate(value + by_score(list(signals), drawn), known, extra, state)
+        return Estimate(value + by_score(list(signals), drawn), state, extra)
 
     def _following(self, state: State, value: Tensor, left: Tensor) -> State:
         """Fading sums of f, f^2, what the baselines left squared, and one, ``(L, 4)``."""
@@ -151,52 +136,37 @@ class MuProp(Estimator):
     relaxes = True
     averages = 2
 
-    decay: float = 0.9
-
-    def __post_init__(self) -> None:
-        check_real("MuProp", "decay", self.decay, 0.0, 1.0)
+    decay: Share = 0.9
 
     def cost(self, layers: int = 1) -> int:
         return 1 + layers
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        drawn = ancestral(q, generator)
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        drawn = ancestral(target.q, target.generator)
         layers = [_relaxable(layer) for layer in drawn.layers]
-        value = values(f, drawn.draws, layers[0])
-        known, surrogate, left = value.detach(), value, []
+        surrogate = target.values(drawn.draws, layers[0])
+        known, left = surrogate.detach(), []
         for i, layer in enumerate(layers):
-            at_mean, slope = mean_field_expansion(q, f, drawn.draws[:i], layer)
+            at_mean, slope = mean_field_expansion(target, drawn.draws[:i], layer)
             away = drawn.draws[i] - layer.mean.detach()
             left.append(known - at_mean - layer.total(slope * away))
             surrogate = surrogate + pull(layer.total(slope * layer.mean))
         signals = [rest - c for rest, c in zip(left, fading_ratio(state), strict=True)]
-        surrogate = surrogate + by_score(signals, drawn)
-        after = faded(state, left, self.decay)
-        return Estimate(surrogate, known, known.new_zeros(()), after)
+        return Estimate(surrogate + by_score(signals, drawn), faded(state, left, self.decay))
 
 
 def _relaxable(layer: Latent) -> Relaxable:
     return require_kind("MuProp", layer, Relaxable, "NVIL or LeaveOneOut")
 
 
-def mean_field_expansion(
-    q: Chain, f: Function, before: Draws, layer: Relaxable
-) -> tuple[Tensor, Tensor]:
+def mean_field_expansion(target: Target, before: Draws, layer: Relaxable) -> tuple[Tensor, Tensor]:
     """f and its slope in this layer at its mean, the layers after it at theirs, ``(*), (*, H)``
     (theory/gradients.md, eq. 40.11).
     """
     at = layer.mean.detach().requires_grad_()
     draws: Draws = (*before, at)
-    for conditional in q[len(draws) :]:
+    for conditional in target.q[len(draws) :]:
         draws = (*draws, _relaxable(conditional(draws)).mean)
-    value = f(draws)
+    value = target.f(draws)
     (slope,) = torch.autograd.grad(value.sum(), at)
     return value.detach(), slope

@@ -97,10 +97,10 @@ class Relaxable(Latent):
     def soften(s: Tensor, tau: Tensor | float) -> Tensor:
         """The relaxed z."""
 
-    def noise(self, generator: torch.Generator, shape: Sequence[int] = ()) -> Tensor:
-        """Uniform noise, strictly between zero and one."""
-        edge, shape = torch.finfo(self.logits.dtype).eps, (*shape, *self.logits.shape)
-        return rng.uniform(shape, self.logits, generator).clamp_(edge, 1 - edge)
+    def noise(self, generator: torch.Generator) -> Tensor:
+        """Uniform noise of the logits' shape, strictly between zero and one."""
+        edge = torch.finfo(self.logits.dtype).eps
+        return rng.uniform(self.logits.shape, self.logits, generator).clamp_(edge, 1 - edge)
 
     def score(self, z: Tensor) -> Tensor:
         r""":math:`\nabla_{\mathrm{logits}} \log q(z) = z - E[z]`, for units of either kind."""
@@ -190,6 +190,11 @@ class OneHot(Relaxable):
         return torch.softmax(s / tau, -1)
 
 
+def hardened(layer: Relaxable, s: Tensor) -> Tensor:
+    """A draw of a layer from its noisy scores, without gradients."""
+    return layer.harden(s).detach()
+
+
 def gumbel(u: Tensor) -> Tensor:
     """Gumbel(0, 1) from uniform noise: -log(-log u)."""
     return -torch.log(-torch.log(u))
@@ -202,15 +207,12 @@ class Ancestral(NamedTuple):
     layers: tuple[Latent, ...]
 
 
-def ancestral(q: Chain, generator: torch.Generator, shape: Sequence[int] = ()) -> Ancestral:
-    """Layer by layer, ``shape`` draws for each row."""
-    return continued(q, (), generator, shape)
-
-
-def continued(
-    q: Chain, before: Draws, generator: torch.Generator, shape: Sequence[int] = ()
+def ancestral(
+    q: Chain, generator: torch.Generator, shape: Sequence[int] = (), before: Draws = ()
 ) -> Ancestral:
-    """The layers that follow ``before``, drawn; the result holds all."""
+    """Layer by layer, ``shape`` draws for each row, after those drawn ``before``, which the result
+    holds too.
+    """
     draws, layers = before, []
     for conditional in q[len(before) :]:
         layers.append(conditional(draws))

@@ -11,14 +11,17 @@ Letters: B rows, H units of a layer, K draws, L layers.
 
 import math
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count
-from partita.gradients.base import Estimate, Estimator, Function, State, pull, require_kind, values
-from partita.gradients.latents import Bits, Chain, ancestral, continued
+from partita.core.arguments import at_least
+from partita.gradients.base import Estimate, Estimator, State, Target, pull, require_kind
+from partita.gradients.latents import Bits, Latent, ancestral, hardened
 from partita.gradients.score_function import by_score
+
+Samples: TypeAlias = Annotated[int, at_least(2)]
 
 
 @dataclass(frozen=True)
@@ -29,30 +32,17 @@ class LeaveOneOut(Estimator):
         samples: K.
     """
 
-    samples: int = 4
-
-    def __post_init__(self) -> None:
-        check_count("LeaveOneOut", "samples", self.samples, 2)
+    samples: Samples = 4
 
     def cost(self, layers: int = 1) -> int:
         return self.samples
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        drawn = ancestral(q, generator, (self.samples,))
-        value = values(f, drawn.draws, drawn.layers[0])
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        drawn, value = target.draw((self.samples,))
         known = value.detach()
         # equals f minus the mean of the others
         signal = (known - known.mean(0)) * (self.samples / (self.samples - 1))
-        surrogate = (value + by_score([signal] * len(q), drawn)).mean(0)
-        return Estimate(surrogate, known.mean(0), known.new_zeros(()), state)
+        return Estimate((value + by_score([signal] * len(target.q), drawn)).mean(0), state)
 
 
 @dataclass(frozen=True)
@@ -64,10 +54,7 @@ class VIMCO(Estimator):
         samples: K; its target is E[log (1/K) sum_k exp f(z_k)], not E[f].
     """
 
-    samples: int = 4
-
-    def __post_init__(self) -> None:
-        check_count("VIMCO", "samples", self.samples, 2)
+    samples: Samples = 4
 
     @property
     def bound(self) -> int:
@@ -76,21 +63,11 @@ class VIMCO(Estimator):
     def cost(self, layers: int = 1) -> int:
         return self.samples
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        drawn = ancestral(q, generator, (self.samples,))
-        value = values(f, drawn.draws, drawn.layers[0])
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        drawn, value = target.draw((self.samples,))
         bound = log_mean_exp(value)
         signal = bound.detach() - log_mean_exp_without(value.detach())
-        surrogate = bound + by_score([signal] * len(q), drawn).sum(0)
-        return Estimate(surrogate, bound.detach(), bound.new_zeros(()), state)
+        return Estimate(bound + by_score([signal] * len(target.q), drawn).sum(0), state)
 
 
 def log_mean_exp(f: Tensor) -> Tensor:
@@ -118,30 +95,21 @@ class DisARM(Estimator):
     def cost(self, layers: int = 1) -> int:
         return 1 + layers
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        draws, layers, partners = (), [], []
-        for conditional in q:
-            layer = require_kind("DisARM", conditional(draws), Bits, "LeaveOneOut or Rebar")
-            u = layer.noise(generator)
-            layers.append(layer)
-            partners.append(layer.harden(layer.scores(1 - u)).detach())
-            draws = (*draws, layer.harden(layer.scores(u)).detach())
-        own = values(f, draws, layers[0])
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        (draws, layers, noise), own = target.noisy(_bits, hardened)
         seen, surrogate = [own], torch.zeros_like(own)
-        for i, layer in enumerate(layers):
-            seen.append(f(continued(q, (*draws[:i], partners[i]), generator).draws))
-            slope = pair_gradient(layer, draws[i], partners[i], (own - seen[-1]).detach())
+        for i, (layer, z, u) in enumerate(zip(layers, draws, noise, strict=True)):
+            partner = hardened(layer, layer.scores(1 - u))
+            after = ancestral(target.q, target.generator, before=(*draws[:i], partner))
+            seen.append(target.f(after.draws))
+            slope = pair_gradient(layer, z, partner, (own - seen[-1]).detach())
             surrogate = surrogate + pull(layer.total(slope * layer.logits))
-        value = torch.stack(seen).mean(0)  # each is f at an exact draw of all layers
-        return Estimate(value + surrogate, value.detach(), value.new_zeros(()), state)
+        # each is f at an exact draw of all layers
+        return Estimate(torch.stack(seen).mean(0) + surrogate, state)
+
+
+def _bits(layer: Latent) -> Bits:
+    return require_kind("DisARM", layer, Bits, "LeaveOneOut or Rebar")
 
 
 @torch.no_grad()

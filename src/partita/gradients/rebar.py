@@ -20,19 +20,18 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import PositiveFloat, PositiveInt
 from partita.gradients.base import (
     Estimate,
     Estimator,
-    Function,
+    Noisy,
     State,
-    context_of,
+    Target,
     context_widths,
     pull,
     require_kind,
-    values,
 )
-from partita.gradients.latents import Chain, Draws, Relaxable
+from partita.gradients.latents import Latent, Relaxable, hardened
 from partita.gradients.relaxation import relaxed_tail
 from partita.nets.mlp import MLP
 
@@ -53,14 +52,13 @@ class Control(nn.Module):
         super().__init__()
         device = generator.device
         self.scale = nn.Parameter(torch.ones(len(widths), device=device))
-        self.log_temperature = nn.Parameter(
-            torch.full((len(widths),), temperature, device=device).log()
+        warmth = torch.full((len(widths),), temperature, device=device)
+        self.log_temperature = nn.Parameter(warmth.log())
+        self.nets = nn.ModuleList(
+            MLP(width + context, 1, widths=(hidden,), activation="tanh", generator=generator)
+            for width, context in zip(widths, contexts, strict=True)
+            if hidden
         )
-        self.nets = nn.ModuleList()
-        for width, context in zip(widths, contexts, strict=True) if hidden else ():
-            size = width + context
-            net = MLP(size, 1, widths=(hidden,), activation="tanh", generator=generator)
-            self.nets.append(net)
 
     def free(self, i: int, context: Tensor, s: Tensor) -> Tensor:
         """The network's part of layer i: a smooth function of s that is zero without networks,
@@ -99,65 +97,36 @@ class Relaxed(Estimator):
         module = Control(widths, contexts, self.temperature, self.hidden, generator).to(like)
         return State(module, like.new_zeros(len(widths), self.averages))
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        draws, layers, noise = self._drawn(q, generator)
-        value = values(f, draws, layers[0])
-        known, surrogate, size = value.detach(), value, value.new_zeros(())
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        drawn, surrogate = target.noisy(self._relaxable, hardened)
+        known, size = surrogate.detach(), surrogate.new_zeros(())
         # inside its wrapper, through which only slopes go back, below
         control = cast(Control, getattr(state.module, "module", state.module))
-        for i, layer in enumerate(layers):
-            gradient = self._gradient(
-                i, layer, q, f, draws, noise, control, known, context, generator
-            )
+        for i, layer in enumerate(drawn.layers):
+            gradient = self._gradient(i, target, drawn, control, known)
             surrogate = surrogate + pull(layer.total(gradient.detach() * layer.logits))
             size = size + layer.total(gradient.square()).mean()
-        return Estimate(surrogate, known, self._extra(state.module, size), state)
+        return Estimate(surrogate, state, self._extra(state.module, size))
 
-    def _drawn(self, q: Chain, generator: torch.Generator) -> tuple[Draws, list[Relaxable], Draws]:
-        """Hard draws of all layers, the layers, and the uniform noise behind them."""
-        draws, layers, noise = (), [], ()
-        for conditional in q:
-            owner, found = type(self).__name__, conditional(draws)
-            layer = require_kind(owner, found, Relaxable, "Reparameterization")
-            u = layer.noise(generator)
-            layers.append(layer)
-            noise = (*noise, u)
-            draws = (*draws, layer.harden(layer.scores(u)).detach())
-        return draws, layers, noise
+    def _relaxable(self, layer: Latent) -> Relaxable:
+        return require_kind(type(self).__name__, layer, Relaxable, "Reparameterization")
 
     def _gradient(
-        self,
-        i: int,
-        layer: Relaxable,
-        q: Chain,
-        f: Function,
-        draws: Draws,
-        noise: Draws,
-        control: Control,
-        known: Tensor,
-        context: Tensor | None,
-        generator: torch.Generator,
+        self, i: int, target: Target, drawn: Noisy[Relaxable], control: Control, known: Tensor
     ) -> Tensor:
-        """g of one layer in its logits, ``(*, H)``, differentiable in the control's parameters
-        where they are learned.
+        """g of layer i in its logits, ``(*, H)``, differentiable in the control's parameters where
+        they are learned.
         """
-        leaf, tau = layer.leaf(), control.log_temperature[i].exp()
-        conditional = leaf.conditional_scores(draws[i], layer.noise(generator))
+        draws, layers, noise = drawn
+        leaf, tau = layers[i].leaf(), control.log_temperature[i].exp()
+        conditional = leaf.conditional_scores(draws[i], leaf.noise(target.generator))
         s = torch.stack([leaf.scores(noise[i]), conditional])  # both at once: (2, *, H)
-        before = tuple(z.expand(2, *z.shape) for z in draws[:i])
-        tail = relaxed_tail(
-            q, (*before, leaf.soften(s, tau)), tuple(u.expand(2, *u.shape) for u in noise), tau
+        before, twice = (
+            tuple(t.expand(2, *t.shape) for t in tensors) for tensors in (draws[:i], noise)
         )
-        about = context_of(context, before, known.expand(2, *known.shape))
-        free, held = control.scale[i] * f(tail) + control.free(i, about, s)
+        tail = relaxed_tail(target.q, (*before, leaf.soften(s, tau)), twice, tau)
+        about = target.context_of(before, known.expand(2, *known.shape))
+        free, held = control.scale[i] * target.f(tail) + control.free(i, about, s)
         (slope,) = torch.autograd.grad((free - held).sum(), leaf.logits, create_graph=self.learn)
         return (known - held)[(..., *[None] * leaf.event)] * leaf.score(draws[i]).detach() + slope
 
@@ -181,11 +150,8 @@ class Rebar(Relaxed):
             ``temperature``.
     """
 
-    temperature: float = 0.5
+    temperature: PositiveFloat = 0.5
     learn: bool = True
-
-    def __post_init__(self) -> None:
-        check_real("Rebar", "temperature", self.temperature, 0.0, open_low=True)
 
 
 @dataclass(frozen=True)
@@ -198,10 +164,6 @@ class Relax(Relaxed):
         learn: Whether scale, temperature and network are trained.
     """
 
-    temperature: float = 0.5
-    hidden: int = 32
+    temperature: PositiveFloat = 0.5
+    hidden: PositiveInt = 32
     learn: bool = True
-
-    def __post_init__(self) -> None:
-        check_real("Relax", "temperature", self.temperature, 0.0, open_low=True)
-        check_count("Relax", "hidden", self.hidden)

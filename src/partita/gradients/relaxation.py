@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_real
-from partita.gradients.base import Estimate, Estimator, Function, State, pull, require_kind, values
+from partita.core.arguments import PositiveFloat
+from partita.gradients.base import Estimate, Estimator, State, Target, pull, require_kind
 from partita.gradients.latents import Chain, Draws, Latent, OneHot, Relaxable
 
 
@@ -48,11 +48,7 @@ class _Relaxation(Estimator):
 
     relaxes = True
 
-    temperature: float = 0.5
-
-    def __post_init__(self) -> None:
-        owner = type(self).__name__
-        check_real(owner, "temperature", self.temperature, 0.0, open_low=True)
+    temperature: PositiveFloat = 0.5
 
     @property
     def unbiased(self) -> bool:
@@ -62,23 +58,8 @@ class _Relaxation(Estimator):
     def make(self, layer: Relaxable, s: Tensor) -> Tensor:
         """A draw of a layer from its noisy scores, through which gradients flow."""
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        draws: Draws = ()
-        layers: list[Relaxable] = []
-        for conditional in q:
-            layer = _relaxable(conditional(draws))
-            layers.append(layer)
-            draws = (*draws, self.make(layer, layer.scores(layer.noise(generator))))
-        value = values(f, draws, layers[0])
-        return Estimate(value, value.detach(), value.new_zeros(()), state)
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        return Estimate(target.noisy(_relaxable, self.make)[1], state)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from partita.errors import Unsupported
-from partita.gradients.base import Estimate, Estimator, Function, State, values
-from partita.gradients.latents import Chain, Continuous, Draws, Latent
+from partita.gradients.base import Estimate, Estimator, State, Target
+from partita.gradients.latents import Continuous, Draws, Latent
 
 
-def normal(mu: Tensor, sigma: Tensor, epsilon: Tensor) -> Tensor:
+def univariate_normal(mu: Tensor, sigma: Tensor, epsilon: Tensor) -> Tensor:
     """N(mu, sigma^2) from N(0, 1)."""
     return mu + sigma * epsilon
 
@@ -52,22 +52,13 @@ class Reparameterization(Estimator):
     -1.0
     """
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
+    def estimate_of(self, target: Target, state: State) -> Estimate:
         draws: Draws = ()
         layers: list[Latent] = []
-        for conditional in q:
+        for conditional in target.q:
             layers.append(conditional(draws))
-            draws = (*draws, reparameterized(layers[-1], generator))
-        value = values(f, draws, layers[0])
-        return Estimate(value, value.detach(), value.new_zeros(()), state)
+            draws = (*draws, reparameterized(layers[-1], target.generator))
+        return Estimate(target.values(draws, layers[0]), state)
 
 
 def reparameterized(layer: Latent, generator: torch.Generator) -> Tensor:

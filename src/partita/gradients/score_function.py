@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_real
-from partita.gradients.base import Estimate, Estimator, Function, State, pull, values
-from partita.gradients.latents import Ancestral, Chain, Latent, Relaxable, ancestral
+from partita.core.arguments import FiniteFloat, Share
+from partita.gradients.base import Estimate, Estimator, State, Target, pull
+from partita.gradients.latents import Ancestral, Latent, Relaxable
 
 
 def score_moments(log_q: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,21 +55,11 @@ class ScoreFunction(Estimator):
     def baselines(self, state: State) -> Tensor:
         """One number for each layer, ``(L)``, from earlier draws only."""
 
-    def estimate(
-        self,
-        q: Chain,
-        f: Function,
-        state: State,
-        context: Tensor | None = None,
-        *,
-        generator: torch.Generator,
-    ) -> Estimate:
-        drawn = ancestral(q, generator)
-        value = values(f, drawn.draws, drawn.layers[0])
+    def estimate_of(self, target: Target, state: State) -> Estimate:
+        drawn, value = target.draw()
         signals = [value.detach() - c for c in self.baselines(state)]
         after = self.following(state, value.detach(), drawn)
-        surrogate = value + by_score(signals, drawn)
-        return Estimate(surrogate, value.detach(), value.new_zeros(()), after)
+        return Estimate(value + by_score(signals, drawn), after)
 
     def following(self, state: State, value: Tensor, drawn: Ancestral) -> State:
         """The state after these draws; unchanged by default."""
@@ -103,10 +93,7 @@ class MovingAverage(ScoreFunction):
 
     averages = 2
 
-    decay: float = 0.9
-
-    def __post_init__(self) -> None:
-        check_real("MovingAverage", "decay", self.decay, 0.0, 1.0)
+    decay: Share = 0.9
 
     def baselines(self, state: State) -> Tensor:
         return fading_ratio(state)
@@ -127,13 +114,8 @@ class OptimalConstant(ScoreFunction):
 
     averages = 2
 
-    c: float | None = None
-    decay: float = 0.99
-
-    def __post_init__(self) -> None:
-        check_real("OptimalConstant", "decay", self.decay, 0.0, 1.0)
-        if self.c is not None:
-            check_real("OptimalConstant", "c", self.c)
+    c: FiniteFloat | None = None
+    decay: Share = 0.99
 
     def baselines(self, state: State) -> Tensor:
         if self.c is None:

@@ -22,16 +22,22 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.checks import check_choice, check_count, check_counts, check_real
+from partita.core.arguments import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+from partita.core.checks import check_counts
 from partita.core.protocols import Batch, Data, Losses, Objective
-from partita.divergences.f_divergence import f_named, variational_objective
+from partita.divergences.f_divergence import Elementwise, f_named
 from partita.divergences.samples import coverage, mmd2
 from partita.divergences.transport import wasserstein
 from partita.errors import Unsupported, invalid
@@ -41,10 +47,39 @@ from partita.nets.mlp import MLP
 from partita.nets.spectral import bound_spectral_norms, clip_weights, gradient_penalty
 from partita.objectives.base import unwrapped, weighted_mean
 
-LIPSCHITZ = ("none", "spectral", "clip", "penalty")
-GAMES = ("wasserstein", "minimax", "non-saturating")
 AUDITED = ("dual", "wasserstein", "lipschitz", "dual_over_lipschitz", "coverage", "mmd2")
 AUDITED_ROWS = 256  # of a batch, at most: the exact distance is computed for them
+
+
+class Game(NamedTuple):
+    """What is made of a critic's values v: the critic makes E[real] - E[fake] large, the generator
+    E[own] small.
+    """
+
+    real: Elementwise
+    fake: Elementwise
+    own: Elementwise
+
+
+def surprise(v: Tensor) -> Tensor:
+    """-log of the probability with which the critic knows a draw for one."""
+    return -functional.logsigmoid(-v)
+
+
+GAMES = {
+    "wasserstein": Game(lambda v: v, lambda v: v, torch.neg),
+    "minimax": Game(functional.logsigmoid, surprise, lambda v: -surprise(v)),
+    # the chance of passing for data instead
+    "non-saturating": Game(functional.logsigmoid, surprise, lambda v: functional.softplus(-v)),
+}
+
+
+def game_named(name: str) -> Game:
+    """One of ``GAMES``, or the variational bound on an f-divergence."""
+    if isinstance(name, str) and name in GAMES:
+        return GAMES[name]
+    f = f_named(name, "Adversarial")
+    return Game(f.critic, f.conjugate_critic, lambda v: -f.conjugate_critic(v))
 
 
 class CriticState(NamedTuple):
@@ -86,30 +121,21 @@ class Adversarial(Objective[CriticState]):
     in_nats = False
 
     loss: str = "non-saturating"
-    lipschitz: str | None = None
+    lipschitz: Literal["none", "spectral", "clip", "penalty"] | None = None
     critic: Sequence[int] | nn.Module = (128, 128)
     activation: str = "relu"
-    critic_steps: int = 1
-    strength: float = 0.1
-    clip: float = 0.05
-    audit_every: int = 200
+    critic_steps: PositiveInt = 1
+    strength: NonNegativeFloat = 0.1
+    clip: PositiveFloat = 0.05
+    audit_every: NonNegativeInt = 200
 
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, str) or self.loss not in GAMES:
-            f_named(self.loss, "Adversarial")
-        check_choice("Adversarial", "lipschitz", self.lipschitz, (None, *LIPSCHITZ))
+        game_named(self.loss)
+        super().__post_init__()
         if self.loss == "wasserstein" and self.lipschitz == "none":
-            raise invalid(
-                "Adversarial",
-                "lipschitz",
-                "bound the critic's slope for loss='wasserstein'",
-                "'none'",
-                "Without a bound its value has no largest.",
-            )
-        check_count("Adversarial", "critic_steps", self.critic_steps)
-        check_count("Adversarial", "audit_every", self.audit_every, 0)
-        check_real("Adversarial", "strength", self.strength, 0.0)
-        check_real("Adversarial", "clip", self.clip, 0.0, open_low=True)
+            allowed = "bound the critic's slope for loss='wasserstein'"
+            remedy = "Without a bound its value has no largest."
+            raise invalid("Adversarial", "lipschitz", allowed, "'none'", remedy)
 
     @property
     def bounded_by(self) -> str:
@@ -138,7 +164,9 @@ class Adversarial(Objective[CriticState]):
             y = bare(bare.noise(len(x), generator=generator))
         # in one pass: a bounded critic renews its weights at each
         v_x, v_y = _scores(critic, torch.cat([x, y])).split(len(x))
-        value = self._value(v_x, v_y, batch.weight)
+        game = game_named(self.loss)
+        # a lower bound on the divergence, or the dual of the Wasserstein distance
+        value = weighted_mean(game.real(v_x), batch.weight) - game.fake(v_y).mean()
         losses = {"critic": -value}
         if self.bounded_by == "penalty" and self.strength:
             penalty = gradient_penalty(critic, x, y, generator=generator)
@@ -146,7 +174,7 @@ class Adversarial(Objective[CriticState]):
         if int(state.turn) % self.critic_steps == self.critic_steps - 1:
             with held(unwrapped(critic)):
                 fresh = model(bare.noise(len(x), generator=generator))
-                own = self._generator_loss(_scores(unwrapped(critic), fresh))
+                own = game.own(_scores(unwrapped(critic), fresh)).mean()
             losses = {"model": own, **losses}
         if self.audit_every and int(state.turn) % self.audit_every == 0:
             found = audit(unwrapped(critic), x, y, v_x, v_y)
@@ -159,48 +187,16 @@ class Adversarial(Objective[CriticState]):
     def _critic(self, width: int, generator: torch.Generator) -> nn.Module:
         if isinstance(self.critic, nn.Module):
             return self.critic
-        return MLP(
-            width,
-            1,
-            widths=check_counts("Adversarial", "critic", self.critic),
-            activation=self.activation,
-            generator=generator,
-        )
-
-    def _value(self, v_x: Tensor, v_y: Tensor, weight: Tensor | None) -> Tensor:
-        """What the critic makes large: a lower bound on the divergence, or the dual of the
-        Wasserstein distance.
-        """
-        if self.loss == "wasserstein":
-            return weighted_mean(v_x, weight) - v_y.mean()
-        if self.loss in ("minimax", "non-saturating"):
-            real = weighted_mean(functional.logsigmoid(v_x), weight)
-            return real + functional.logsigmoid(-v_y).mean()
-        f = f_named(self.loss)
-        if weight is None:
-            return variational_objective(f, v_x, v_y)
-        return weighted_mean(f.critic(v_x), weight) - f.conjugate_critic(v_y).mean()
-
-    def _generator_loss(self, v: Tensor) -> Tensor:
-        """The part of the value that the generator moves; for ``"non-saturating"`` the chance of
-        passing for data instead.
-        """
-        if self.loss == "wasserstein":
-            return -v.mean()
-        if self.loss == "non-saturating":
-            return functional.softplus(-v).mean()
-        if self.loss == "minimax":
-            return functional.logsigmoid(-v).mean()
-        return -f_named(self.loss).conjugate_critic(v).mean()
+        widths = check_counts("Adversarial", "critic", self.critic)
+        return MLP(width, 1, widths=widths, activation=self.activation, generator=generator)
 
 
 def _scores(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """One number for each row, ``(B,)``."""
     v = critic(x)
     if v.numel() != len(x):
-        raise invalid(
-            "Adversarial", "critic", "give one number for each row", f"shape {tuple(v.shape)}"
-        )
+        got = f"shape {tuple(v.shape)}"
+        raise invalid("Adversarial", "critic", "give one number for each row", got)
     return v.reshape(len(x))
 
 

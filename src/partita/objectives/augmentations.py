@@ -9,19 +9,31 @@ Letters: B rows, D columns, C channels, L length.
 
 import math
 from dataclasses import dataclass
-from math import prod
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import Check, Checked, NonNegativeFloat, Share, within
+from partita.core.checks import check_counts
 from partita.errors import invalid
 
 
+def sizes(names: str) -> Check:
+    """As many whole numbers as there are names."""
+
+    def check(owner: str, parameter: str, shape: object) -> None:
+        if not isinstance(shape, tuple | list) or len(shape) != len(names.split()):
+            raise invalid(owner, parameter, f"be ({names})", shape)
+        check_counts(owner, parameter, shape)
+
+    return check
+
+
 @dataclass(frozen=True)
-class VectorMoves:
+class VectorMoves(Checked):
     """Columns are replaced by another row's with probability ``swap``, and noise of ``noise``
     deviations is added.
 
@@ -29,12 +41,8 @@ class VectorMoves:
     corruption.
     """
 
-    swap: float = 0.2
-    noise: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_real("VectorMoves", "swap", self.swap, 0.0, 1.0)
-        check_real("VectorMoves", "noise", self.noise, 0.0)
+    swap: Share = 0.2
+    noise: NonNegativeFloat = 0.1
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         other = x[rng.permutation(len(x), generator).to(x.device)]
@@ -43,7 +51,7 @@ class VectorMoves:
 
 
 @dataclass(frozen=True)
-class ImageMoves:
+class ImageMoves(Checked):
     """Turned by up to ``turn`` degrees, scaled by up to ``zoom``, sheared, moved by up to ``move``
     of its size, and a patch blotted out.
 
@@ -52,20 +60,12 @@ class ImageMoves:
         erase: Side of the patch, as a share of the image's.
     """
 
-    shape: tuple[int, int]
-    turn: float = 15.0
-    zoom: float = 0.15
-    shear: float = 0.2
-    move: float = 0.1
-    erase: float = 0.25
-
-    def __post_init__(self) -> None:
-        _check_shape("ImageMoves", self.shape, 2)
-        check_real("ImageMoves", "turn", self.turn, 0.0, 180.0)
-        check_real("ImageMoves", "zoom", self.zoom, 0.0)
-        check_real("ImageMoves", "shear", self.shear, 0.0)
-        check_real("ImageMoves", "move", self.move, 0.0, 1.0)
-        check_real("ImageMoves", "erase", self.erase, 0.0, 1.0)
+    shape: Annotated[tuple[int, int], sizes("height, width")]
+    turn: Annotated[float, within(0.0, 180.0)] = 15.0
+    zoom: NonNegativeFloat = 0.15
+    shear: NonNegativeFloat = 0.2
+    move: Share = 0.1
+    erase: Share = 0.25
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         images = x.reshape(len(x), -1, *self.shape)
@@ -94,7 +94,7 @@ class ImageMoves:
 
 
 @dataclass(frozen=True)
-class SequenceMoves:
+class SequenceMoves(Checked):
     """A stretch of at least ``keep`` of the length is drawn out to the whole, scaled, and noise is
     added.
 
@@ -102,19 +102,13 @@ class SequenceMoves:
         shape: (L,); channels follow one another in a row.
     """
 
-    shape: tuple[int]
-    keep: float = 0.7
-    gain: float = 0.2
-    noise: float = 0.05
-
-    def __post_init__(self) -> None:
-        _check_shape("SequenceMoves", self.shape, 1)
-        check_real("SequenceMoves", "keep", self.keep, 0.0, 1.0, open_low=True)
-        check_real("SequenceMoves", "gain", self.gain, 0.0)
-        check_real("SequenceMoves", "noise", self.noise, 0.0)
+    shape: Annotated[tuple[int], sizes("length,")]
+    keep: Annotated[float, within(0.0, 1.0, open_low=True)] = 0.7
+    gain: NonNegativeFloat = 0.2
+    noise: NonNegativeFloat = 0.05
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        L = prod(self.shape)
+        (L,) = self.shape
         series = x.reshape(len(x), -1, L)
         share, place, gain = rng.uniform((3, len(x), 1, 1), x, generator)
         share = self.keep + (1 - self.keep) * share
@@ -127,10 +121,3 @@ class SequenceMoves:
         loud = drawn * torch.exp(self.gain * (2 * gain - 1))
         scale = self.noise * series.std((0, 2), keepdim=True, correction=0)
         return (loud + scale * rng.normal(loud.shape, x, generator)).reshape(x.shape)
-
-
-def _check_shape(owner: str, shape: tuple[int, ...], axes: int) -> None:
-    if not isinstance(shape, tuple | list) or len(shape) != axes:
-        raise invalid(owner, "shape", "be (height, width)" if axes == 2 else "be (length,)", shape)
-    for size in shape:
-        check_count(owner, "shape", size)

@@ -12,28 +12,26 @@ Letters: B rows, M latent dimensions, k draws for each row, w weights, beta weig
 divergence.
 """
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
+from partita.core.arguments import NonNegativeFloat, NonNegativeInt, PositiveInt, Share
 from partita.core.capability import require, require_need
-from partita.core.checks import check_choice, check_count, check_real
 from partita.core.protocols import Batch, Data, Losses, Objective
+from partita.gradients.multisample import log_mean_exp
 from partita.models.directed.latent import GaussianLatents, LatentModel
 from partita.models.directed.vae import VAE
 from partita.models.directed.vrnn import VRNN
-from partita.objectives.base import Nothing, unwrapped, weighted_mean
-
-GRADIENTS = ("plain", "doubly")
+from partita.objectives.base import Nothing, Stateless, unwrapped, weighted_mean
 
 
 class Steps(NamedTuple):
     """How many updates were made."""
 
-    count: int = 0
+    made: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,8 @@ class ELBO(Objective[Steps]):
             posterior.
     """
 
-    beta: float = 1.0
-    beta_warm_up: int = 0
-
-    def __post_init__(self) -> None:
-        check_real("ELBO", "beta", self.beta, 0)
-        check_count("ELBO", "beta_warm_up", self.beta_warm_up, 0)
+    beta: NonNegativeFloat = 1.0
+    beta_warm_up: NonNegativeInt = 0
 
     def init(self, model: GaussianLatents, data: Data, *, generator: torch.Generator) -> Steps:
         require("ELBO", model)
@@ -64,13 +58,13 @@ class ELBO(Objective[Steps]):
     ) -> Losses[Steps]:
         fit, each = model.elbo_terms(batch.x, *_ends(batch), generator=generator)
         fit, kl = weighted_mean(fit, batch.weight), weighted_mean(each.sum(-1), batch.weight)
-        beta = self.beta * min(1.0, (state.count + 1) / max(1, self.beta_warm_up))
+        beta = self.beta * min(1.0, (state.made + 1) / max(1, self.beta_warm_up))
         numbers = {"elbo": (fit - kl).detach(), "kl": kl.detach(), "active_units": _active(model)}
-        return {"model": beta * kl - fit}, Steps(state.count + 1), numbers
+        return {"model": beta * kl - fit}, Steps(state.made + 1), numbers
 
 
 @dataclass(frozen=True)
-class IWAEBound(Objective[Nothing]):
+class IWAEBound(Stateless):
     """Minus log (1/k) sum of weights (Burda, Grosse and Salakhutdinov 2016): tighter as k grows.
 
     Arguments:
@@ -79,33 +73,29 @@ class IWAEBound(Objective[Nothing]):
             the encoder does not grow with k.
     """
 
-    k: int = 10
-    gradient: str = "plain"
-
-    def __post_init__(self) -> None:
-        check_count("IWAEBound", "k", self.k)
-        check_choice("IWAEBound", "gradient", self.gradient, GRADIENTS)
+    k: PositiveInt = 10
+    gradient: Literal["plain", "doubly"] = "plain"
 
     def init(self, model: LatentModel, data: Data, *, generator: torch.Generator) -> Nothing:
-        require("IWAEBound", model)
+        state = super().init(model, data, generator=generator)
         if self.gradient == "doubly":
             require_need("doubly", "IWAEBound(gradient='doubly')", model, "Use gradient='plain'.")
-        return Nothing()
+        return state
 
-    def losses(
-        self, model: LatentModel, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> Losses[Nothing]:
+    def loss(
+        self, model: LatentModel, batch: Batch, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         if self.gradient == "doubly":
             loss, bound = doubly_reparameterized(cast(VAE, model), batch, self.k, generator)
         else:
             log_w = model(batch.x, self.k, *_ends(batch), generator=generator)
             bound = weighted_mean(log_mean_exp(log_w), batch.weight)
             loss = -bound
-        return {"model": loss}, state, {"bound": bound.detach(), "active_units": _active(model)}
+        return loss, {"bound": bound.detach(), "active_units": _active(model)}
 
 
 @dataclass(frozen=True)
-class FIVO(Objective[Nothing]):
+class FIVO(Stateless):
     """Minus the bound of a particle filter (Maddison et al. 2017), which keeps k draws of a
     sequence near what is likely.
 
@@ -119,31 +109,17 @@ class FIVO(Objective[Nothing]):
         every: Steps between two looks at that number; more are faster.
     """
 
-    k: int = 4
-    threshold: float = 0.5
-    every: int = 1
+    k: PositiveInt = 4
+    threshold: Share = 0.5
+    every: PositiveInt = 1
 
-    def __post_init__(self) -> None:
-        check_count("FIVO", "k", self.k)
-        check_real("FIVO", "threshold", self.threshold, 0, 1)
-        check_count("FIVO", "every", self.every)
-
-    def init(self, model: VRNN, data: Data, *, generator: torch.Generator) -> Nothing:
-        require("FIVO", model)
-        return Nothing()
-
-    def losses(
-        self, model: VRNN, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> Losses[Nothing]:
+    def loss(
+        self, model: VRNN, batch: Batch, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         how = {"threshold": self.threshold, "every": self.every}
         log_p = model.filtered(batch.x, self.k, *_ends(batch), **how, generator=generator)
         bound = weighted_mean(log_p, batch.weight)
-        return {"model": -bound}, state, {"bound": bound.detach(), "active_units": _active(model)}
-
-
-def log_mean_exp(log_w: Tensor) -> Tensor:
-    """log (1/k) sum_i w_i, ``(k, B) -> (B,)``."""
-    return torch.logsumexp(log_w, 0) - math.log(len(log_w))
+        return -bound, {"bound": bound.detach(), "active_units": _active(model)}
 
 
 def doubly_reparameterized(

@@ -7,13 +7,14 @@ r"""Contrastive divergence: the negative phase from chains that start at the dat
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from partita.core import capability, rng
-from partita.core.checks import check_choice, check_count
+from partita.core import capability
+from partita.core.arguments import PositiveInt
+from partita.core.checks import check_choice
 from partita.core.protocols import (
     Batch,
     ChainState,
@@ -24,7 +25,71 @@ from partita.core.protocols import (
     Sampler,
     check_kernel,
 )
-from partita.objectives.base import unwrapped, weighted_mean
+from partita.objectives.base import first_rows, unwrapped, weighted_mean
+
+
+class Centered(Protocol):
+    """A state that holds the data's mean, at which gradients are centered."""
+
+    @property
+    def mu(self) -> Tensor: ...  # (D,)
+
+
+State = TypeVar("State", bound=Centered)
+
+
+class ByChains(Objective[State]):
+    """What CD and PCD share: chains that any sampler moves k steps, and a gradient that may be
+    centered.
+    """
+
+    sampler: Sampler | None
+    steps: int
+    centered: bool | None
+
+    def require(self, model: EnergyModel) -> None:
+        """Refuse a model that the objective, or centering as requested, cannot run on."""
+        capability.require(type(self).__name__, model)
+        self.centers(model)
+
+    def kernel(self, model: EnergyModel) -> Sampler:
+        """The sampler given, or the default of the capability table."""
+        if self.sampler is None:
+            return capability.default("sampler", model)
+        check_kernel("fit", "the objective's sampler", self.sampler)
+        return self.sampler
+
+    def centers(self, model: EnergyModel) -> bool:
+        """Whether to center: as requested, or wherever the model can."""
+        owner = type(self).__name__
+        check_choice(owner, "centered", self.centered, (None, True, False))
+        if self.centered:
+            capability.require_need(
+                "centering", f"{owner}(centered=True)", model, "Leave centered at None."
+            )
+        can = capability.NEEDS["centering"].holds(model)
+        return can if self.centered is None else self.centered
+
+    def moved(
+        self, model: EnergyModel, chains: ChainState, generator: torch.Generator
+    ) -> ChainState:
+        """The chains k steps on."""
+        sampler = self.kernel(model)
+        for _ in range(self.steps):
+            chains, _ = sampler.step(model, chains, generator=generator)
+        return chains
+
+    def restarted(
+        self, model: EnergyModel, last: ChainState, x: Tensor, generator: torch.Generator
+    ) -> ChainState:
+        """The chains k steps on from ``x``, with what the sampler learned of the ``last``."""
+        sampler = self.kernel(model)
+        start = sampler.place(model, sampler.reopen(last), x, generator=generator)
+        return self.moved(model, start, generator)
+
+    def precondition(self, model: EnergyModel, state: State) -> None:
+        if self.centers(model):
+            model.center(state.mu)
 
 
 class Restarted(NamedTuple):
@@ -37,7 +102,7 @@ class Restarted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CD(Objective[Restarted]):
+class CD(ByChains[Restarted]):
     """CD-k with any sampler.
 
     Arguments:
@@ -47,52 +112,21 @@ class CD(Objective[Restarted]):
     """
 
     sampler: Sampler | None = None
-    steps: int = 1
+    steps: PositiveInt = 1
     centered: bool | None = None
 
-    def __post_init__(self) -> None:
-        check_count("CD", "steps", self.steps)
-
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Restarted:
-        capability.require("CD", model)
-        resolve_centering("CD", self.centered, model)
-        index = torch.arange(min(2, len(data)))
-        x = data.batch(index, generator=rng.child(generator)).x.to(model.like)
-        last = resolve_sampler(self.sampler, model).init(model, x, generator=generator)
+        self.require(model)
+        x = first_rows(data, model, generator)
+        last = self.kernel(model).init(model, x, generator=generator)
         return Restarted(data.mean().to(model.like), last)
 
     def losses(
         self, model: EnergyModel, batch: Batch, state: Restarted, *, generator: torch.Generator
     ) -> Losses[Restarted]:
-        bare = unwrapped(model)
-        sampler = resolve_sampler(self.sampler, bare)
-        chains = sampler.place(bare, sampler.reopen(state.last), batch.x, generator=generator)
-        for _ in range(self.steps):
-            chains, _ = sampler.step(bare, chains, generator=generator)
+        chains = self.restarted(unwrapped(model), state.last, batch.x, generator)
         positive, negative = (
             weighted_mean(model(rows), batch.weight) for rows in (batch.x, chains.x)
         )
         loss = positive - negative
         return {"model": loss}, state._replace(last=chains), {"energy_gap": loss.detach()}
-
-    def precondition(self, model: EnergyModel, state: Restarted) -> None:
-        if resolve_centering("CD", self.centered, model):
-            model.center(state.mu)
-
-
-def resolve_sampler(sampler: Sampler | None, model: EnergyModel) -> Sampler:
-    """The sampler given, or the default of the capability table."""
-    if sampler is None:
-        return capability.default("sampler", model)
-    check_kernel("fit", "the objective's sampler", sampler)
-    return sampler
-
-
-def resolve_centering(owner: str, centered: bool | None, model: EnergyModel) -> bool:
-    """Whether to center: as requested, or wherever the model can."""
-    check_choice(owner, "centered", centered, (None, True, False))
-    if centered:
-        capability.require_need(
-            "centering", f"{owner}(centered=True)", model, "Leave centered at None."
-        )
-    return capability.NEEDS["centering"].holds(model) if centered is None else centered

@@ -14,14 +14,13 @@ import numpy as np
 import torch
 
 from partita.objectives.partition_chain import (
-    LEARN,
     ChainArrays,
     PartitionChain,
-    Problem,
+    PartitionProblem,
     Statistics,
     gather,
-    map_in_threads,
 )
+from partita.runtime.threads import map_in_threads
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class CollapsedGibbs(PartitionChain):
     """
 
     def advance(
-        self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
+        self, problem: PartitionProblem, chains: ChainArrays, *, generator: torch.Generator
     ) -> list[Statistics]:
         return map_in_threads(
             self._sweep,
@@ -48,14 +47,12 @@ class CollapsedGibbs(PartitionChain):
         )
 
     def _sweep(
-        self, problem: Problem, z: np.ndarray, alpha: float, seeds: np.ndarray
+        self, problem: PartitionProblem, z: np.ndarray, alpha: float, seeds: np.ndarray
     ) -> Statistics:
         from partita.models.directed.dirichlet_process.collapsed import sweep
-        from partita.models.directed.dirichlet_process.split_merge import split_or_merge
 
         sweep(problem.code, problem.prior, problem.table, problem.x, z, alpha, seeds[0])
         clusters = gather(problem.kernel, problem.x, z)
         if not self.moves:
             return clusters
-        problem_of = (problem.code, problem.prior, problem.table, problem.x)
-        return split_or_merge(*problem_of, z, *clusters, alpha, self.moves, LEARN, seeds[1])[:3]
+        return problem.split_or_merge(z, clusters, alpha, self.moves, seeds[1])

@@ -27,7 +27,8 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.checks import check_count, check_real, check_role
+from partita.core.arguments import NonNegativeInt, PositiveFloat, PositiveInt, Share
+from partita.core.checks import check_counts, check_role
 from partita.core.protocols import Batch, Data, Losses, Objective
 from partita.errors import PartitaWarning, invalid
 from partita.models.encoder import Encoder
@@ -73,29 +74,20 @@ class PCL(Objective[ContrastState]):
 
     clusters: tuple[int, ...] = (10, 20, 40)
     augment: Augment = VECTORS
-    queue: int = 1024
-    momentum: float = 0.99
-    temperature: float = 0.2
-    alpha: float = 10.0
-    warm_up: int = 5
-    every: int = 1
+    queue: PositiveInt = 1024
+    momentum: Share = 0.99
+    temperature: PositiveFloat = 0.2
+    alpha: PositiveFloat = 10.0
+    warm_up: NonNegativeInt = 5
+    every: PositiveInt = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.clusters, tuple | list):
-            raise invalid(
-                "PCL",
-                "clusters",
-                "be numbers of prototypes side by side, such as (10, 20, 40)",
-                repr(self.clusters),
-            )
-        for k in self.clusters:
-            check_count("PCL", "clusters", k, 2)
+            allowed = "be numbers of prototypes side by side, such as (10, 20, 40)"
+            raise invalid("PCL", "clusters", allowed, repr(self.clusters))
+        check_counts("PCL", "clusters", self.clusters, 2)
         check_role("PCL", "augment", self.augment, ("__call__",), "VectorMoves()")
-        for name, least in (("queue", 1), ("warm_up", 0), ("every", 1)):
-            check_count("PCL", name, getattr(self, name), least)
-        check_real("PCL", "momentum", self.momentum, 0.0, 1.0)
-        check_real("PCL", "alpha", self.alpha, 0.0, open_low=True)
-        check_real("PCL", "temperature", self.temperature, 0.0, open_low=True)
 
     def init(self, model: Encoder, data: Data, *, generator: torch.Generator) -> ContrastState:
         capability.require("PCL", model)
@@ -117,13 +109,8 @@ class PCL(Objective[ContrastState]):
         self, model: Encoder, batch: Batch, state: ContrastState, *, generator: torch.Generator
     ) -> Losses[ContrastState]:
         if len(batch.x) < 2:
-            raise invalid(
-                "PCL",
-                "a batch",
-                "hold at least two rows, for a row is contrasted with others",
-                len(batch.x),
-                "Raise batch_size.",
-            )
+            allowed = "hold at least two rows, for a row is contrasted with others"
+            raise invalid("PCL", "a batch", allowed, len(batch.x), "Raise batch_size.")
         bare = unwrapped(model)
         slow = moved(state.slow, bare, self.momentum)
         one, other = (self.augment(batch.x, generator) for _ in range(2))

@@ -8,7 +8,7 @@ draws, for Gumbel-softmax that of relaxed draws, which bounds nothing and is rec
 name.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 
@@ -18,9 +18,6 @@ from partita.core.protocols import Batch, Data, Losses, Objective
 from partita.gradients import ESTIMATORS, Estimator, State
 from partita.models.directed.belief import SigmoidBelief
 from partita.objectives.base import unwrapped, weighted_mean
-
-SAMPLED = ("leave-one-out", "vimco")
-TEMPERED = ("gumbel-softmax", "straight-through", "rebar", "relax")
 
 
 @dataclass(frozen=True)
@@ -54,17 +51,14 @@ class DiscreteELBO(Objective[State]):
     temperature: float = 0.5
 
     def __post_init__(self) -> None:
-        check_choice("DiscreteELBO", "estimator", self.estimator, tuple(ESTIMATORS))
         self.made()  # checks the settings that it takes
 
     def made(self) -> Estimator:
-        """The estimator itself."""
-        taken: dict[str, float] = {}
-        if self.estimator in SAMPLED:
-            taken["samples"] = self.samples
-        if self.estimator in TEMPERED:
-            taken["temperature"] = self.temperature
-        return ESTIMATORS[self.estimator](**taken)
+        """The estimator itself, with those of the settings that it has."""
+        check_choice("DiscreteELBO", "estimator", self.estimator, tuple(ESTIMATORS))
+        kind = ESTIMATORS[self.estimator]
+        own = {field.name for field in fields(kind)} & {"samples", "temperature"}
+        return kind(**{name: getattr(self, name) for name in own})
 
     def init(self, model: SigmoidBelief, data: Data, *, generator: torch.Generator) -> State:
         require("DiscreteELBO", model)

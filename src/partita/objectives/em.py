@@ -15,28 +15,28 @@ Letters: N data, s statistics, t updates.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import NonNegativeFloat, PositiveInt, within
 from partita.core.protocols import Batch, Data, Update
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.mixing import Mixing, added
 from partita.models.directed.ppca import PPCA
 from partita.objectives.base import Nothing
-from partita.tables.arrays import chunks
+from partita.tables.arrays import row_ranges
 
 
 def batches(data: Data, generator: torch.Generator) -> Iterator[Batch]:
     """All rows, a chunk at a time."""
-    for part in chunks(len(data), data.width):
+    for part in row_ranges(len(data), data.width):
         yield data.batch(torch.arange(part.start, part.stop), generator=generator)
 
 
-def expectation(model: Mixing, data: Data, *, generator: torch.Generator) -> Statistics:
+def expected_statistics(model: Mixing, data: Data, *, generator: torch.Generator) -> Statistics:
     """E-step: expected sufficient statistics of all rows, summed over chunks."""
     total: Statistics = {}
     for batch in batches(data, generator):
@@ -73,12 +73,8 @@ class EM(Update[Nothing]):
     ('converged', [0.0, 8.0])
     """
 
-    restarts: int = 1
-    trial: int = 15
-
-    def __post_init__(self) -> None:
-        check_count("EM", "restarts", self.restarts)
-        check_count("EM", "trial", self.trial)
+    restarts: PositiveInt = 1
+    trial: PositiveInt = 15
 
     @property
     def beforehand(self) -> int:
@@ -106,7 +102,7 @@ class EM(Update[Nothing]):
     def update(
         self, model: Mixing, data: Data, state: Nothing, *, generator: torch.Generator
     ) -> tuple[Nothing, dict[str, Tensor]]:
-        statistics = expectation(model, data, generator=generator)
+        statistics = expected_statistics(model, data, generator=generator)
         loss = negative_log_likelihood(model, statistics, len(data))
         model.m_step(statistics)
         return state, {"loss": loss}
@@ -120,13 +116,13 @@ class EM(Update[Nothing]):
             model.initialize(data, generator=generator)
         for _ in range(self.trial):
             self.update(model, data, Nothing(), generator=generator)
-        statistics = expectation(model, data, generator=generator)
+        statistics = expected_statistics(model, data, generator=generator)
         loss = negative_log_likelihood(model, statistics, len(data))
         return float(loss), {name: value.clone() for name, value in model.state_dict().items()}
 
 
 class Averages(NamedTuple):
-    """Averages averages of the statistics, per row."""
+    """Running averages of the statistics, per row."""
 
     statistics: Statistics
     updates: Tensor  # t, ()
@@ -148,19 +144,14 @@ class OnlineEM(Update[Averages]):
         delay: t_0.
     """
 
-    batch: int = 500
-    decay: float = 0.6
-    delay: float = 2.0
+    batch: PositiveInt = 500
+    decay: Annotated[float, within(0.5, 1.0, open_low=True)] = 0.6
+    delay: NonNegativeFloat = 2.0
 
     converges = False
 
-    def __post_init__(self) -> None:
-        check_count("OnlineEM", "batch", self.batch)
-        check_real("OnlineEM", "decay", self.decay, 0.5, 1.0, open_low=True)
-        check_real("OnlineEM", "delay", self.delay, 0.0)
-
     def init(self, model: Mixing, data: Data, *, generator: torch.Generator) -> Averages:
-        """Averages averages begin with the first rows, as many as one step takes."""
+        """Running averages begin with the first rows, as many as one step takes."""
         capability.require("OnlineEM", model)
         batch = data.batch(torch.arange(min(self.batch, len(data))), generator=generator)
         return self.begin(model.e_step(batch.x, batch.weight), rng.seed(generator))

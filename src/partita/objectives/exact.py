@@ -29,15 +29,18 @@ FEWEST, MOST = {1: 256, 2: 48}, {1: 4096, 2: 192}  # cells of each coordinate
 ROWS_AT_ONCE = 8192
 
 
-class Grid(NamedTuple):
+class IntegrationGrid(NamedTuple):
     """Where Z is integrated: n cells along each coordinate of a box."""
 
     box: Box
     n: int
 
 
+Integration = Nothing | IntegrationGrid
+
+
 @dataclass(frozen=True)
-class ExactLikelihood(Objective[Nothing | Grid]):
+class ExactLikelihood(Objective[Integration]):
     """The negative mean log-likelihood in nats.
 
     From ``log_prob`` where the model has it, else by enumeration of the smaller side, else by
@@ -53,15 +56,20 @@ class ExactLikelihood(Objective[Nothing | Grid]):
         shifted = _integrates(model) and Capability.NETWORK in model.capabilities
         return not shifted and Capability.DROPS not in model.capabilities
 
-    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Nothing | Grid:
+    def init(self, model: Model, data: Data, *, generator: torch.Generator) -> Integration:
         require("ExactLikelihood", model)
         return grid_around(data, model.like, generator) if _integrates(model) else Nothing()
 
     def losses(
-        self, model: Model, batch: Batch, state: Nothing | Grid, *, generator: torch.Generator
-    ) -> Losses[Nothing | Grid]:
+        self,
+        model: Model,
+        batch: Batch,
+        state: Integration,
+        *,
+        generator: torch.Generator,
+    ) -> Losses[Integration]:
         bare = unwrapped(model)
-        if isinstance(state, Grid):
+        if isinstance(state, IntegrationGrid):
             shift = 0.5
             if not self.deterministic_on(bare):
                 shift = rng.uniform((bare.support.width,), batch.x, generator)
@@ -77,7 +85,7 @@ class ExactLikelihood(Objective[Nothing | Grid]):
         return {"model": loss}, state, {"log_likelihood": -loss.detach()}
 
 
-def grid_around(data: Data, like: Tensor, generator: torch.Generator) -> Grid:
+def grid_around(data: Data, like: Tensor, generator: torch.Generator) -> IntegrationGrid:
     """A grid over the range of the data and some deviations beyond, as fine as their deviation
     requires.
     """
@@ -88,7 +96,7 @@ def grid_around(data: Data, like: Tensor, generator: torch.Generator) -> Grid:
     deviation = data.variance().sqrt().to(like)
     box = Box(low - MARGIN * deviation, high + MARGIN * deviation)
     n = int(((box.high - box.low) / (SPACING * deviation)).max())
-    return Grid(box, max(FEWEST[data.width], min(MOST[data.width], n)))
+    return IntegrationGrid(box, max(FEWEST[data.width], min(MOST[data.width], n)))
 
 
 def _integrates(model: Model) -> bool:

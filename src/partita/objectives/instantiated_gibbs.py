@@ -22,10 +22,10 @@ from partita.objectives.partition_chain import (
     LEARN,
     ChainArrays,
     PartitionChain,
-    Problem,
+    PartitionProblem,
     Statistics,
-    map_in_threads,
 )
+from partita.runtime.threads import map_in_threads
 
 
 @dataclass(frozen=True)
@@ -47,25 +47,20 @@ class InstantiatedGibbs(PartitionChain):
     fewest_moves = 1
 
     def advance(
-        self, problem: Problem, chains: ChainArrays, *, generator: torch.Generator
+        self, problem: PartitionProblem, chains: ChainArrays, *, generator: torch.Generator
     ) -> list[Statistics]:
-        from partita.models.directed.dirichlet_process.split_merge import split_or_merge
-
         drawn = _weighted_parameters(problem, chains.clusters, generator)
         found = []
         for z, alpha, seeds, parameters in zip(
             chains.z, chains.alpha, chains.seeds, drawn, strict=True
         ):
             clusters = _pass(problem.x, z, parameters, int(seeds[0]))
-            problem_of = (problem.code, problem.prior, problem.table, problem.x)
-            found.append(
-                split_or_merge(*problem_of, z, *clusters, alpha, self.moves, LEARN, seeds[1])[:3]
-            )
+            found.append(problem.split_or_merge(z, clusters, alpha, self.moves, seeds[1]))
         return found
 
 
 def _weighted_parameters(
-    problem: Problem, clusters: list[Statistics], generator: torch.Generator
+    problem: PartitionProblem, clusters: list[Statistics], generator: torch.Generator
 ) -> Iterator[Statistics]:
     """For every chain log pi_k plus the constant of K(. | theta_k), its centers and its matrices,
     all chains' clusters drawn at once.
@@ -76,14 +71,9 @@ def _weighted_parameters(
     drawn = problem.kernel.parameters(Clusters(count.double(), mean, scatter), generator=generator)
     # the share of clusters yet unseen is not needed
     weight = rng.draw(Gamma(count.double(), torch.ones_like(mean[:, 0])), generator)
-    constant = (drawn.constant + weight.log()).numpy()
-    center = drawn.center.numpy()
-    matrix = drawn.matrix.numpy()
-    at = 0
-    for one, *_ in clusters:
-        mine = slice(at, at + len(one))
-        yield constant[mine], center[mine], matrix[mine]
-        at = mine.stop
+    ends = np.cumsum([len(one) for one, *_ in clusters])[:-1]
+    parts = (drawn.constant + weight.log(), drawn.center, drawn.matrix)
+    return zip(*(np.split(part.numpy(), ends) for part in parts), strict=True)
 
 
 def _pass(x: np.ndarray, z: np.ndarray, parameters: Statistics, seed: int) -> Statistics:

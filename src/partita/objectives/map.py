@@ -22,6 +22,7 @@ from torch.distributions import Distribution, Normal
 from partita.core import capability
 from partita.core.checks import check_role
 from partita.core.protocols import Batch, Data, Losses, Model, Objective
+from partita.divergences.kl import in_support
 from partita.errors import invalid
 from partita.objectives.base import unwrapped
 from partita.objectives.exact import ExactLikelihood
@@ -75,7 +76,7 @@ class MAP(Objective[Posterior]):
         check_role("MAP", "likelihood", self.likelihood, ("losses",), "ExactLikelihood()")
 
     @property
-    def deterministic(self) -> bool:
+    def deterministic(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """As the likelihood's."""
         return self.likelihood.deterministic
 
@@ -96,7 +97,7 @@ class MAP(Objective[Posterior]):
         self, model: Model, batch: Batch, state: Posterior, *, generator: torch.Generator
     ) -> Losses[Posterior]:
         losses, inner, info = self.likelihood.losses(model, batch, state.inner, generator=generator)
-        log_prior = log_density(unwrapped(model), self.prior)
+        log_prior = log_prior_density(unwrapped(model), self.prior)
         if "model" in losses:  # whose turn it may not be
             losses = {**losses, "model": losses["model"] - log_prior / state.rows}
         return losses, state._replace(inner=inner), {**info, "log_prior": log_prior.detach()}
@@ -111,7 +112,7 @@ class MAP(Objective[Posterior]):
         return state._replace(inner=inner)
 
 
-def log_density(model: nn.Module, prior: Prior) -> Tensor:
+def log_prior_density(model: nn.Module, prior: Prior) -> Tensor:
     """log p(theta), with all constants."""
     return torch.stack(
         [law.log_prob(parameter).sum() for _, parameter, law in _pairs(model, prior)]
@@ -125,20 +126,12 @@ def check_priors(model: nn.Module, prior: Prior) -> None:
     known = [name in parameters and isinstance(law, Distribution) for name, law in named.items()]
     if not known or not all(known):
         got = dict(prior) if isinstance(prior, Mapping) else repr(prior)
-        raise invalid(
-            "MAP",
-            "prior",
-            f"give torch.distributions objects for some of {', '.join(parameters)}",
-            got,
-        )
+        allowed = f"give torch.distributions objects for some of {', '.join(parameters)}"
+        raise invalid("MAP", "prior", allowed, got)
     for name, parameter, law in _pairs(model, prior):
-        if not bool(law.support.check(parameter.detach()).all()):  # type: ignore[union-attr]
-            raise invalid(
-                "MAP",
-                f"parameter {name!r}",
-                f"start in the support of its prior, {law.support}",
-                "values outside",
-            )
+        if not in_support(law, parameter.detach()).all():
+            allowed = f"start in the support of its prior, {law.support}"
+            raise invalid("MAP", f"parameter {name!r}", allowed, "values outside")
 
 
 def _pairs(model: nn.Module, prior: Prior) -> list[tuple[str, Tensor, Distribution]]:

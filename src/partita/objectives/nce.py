@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core import capability, rng
-from partita.core.checks import MOST, check_real
+from partita.core.arguments import PositiveFloat
+from partita.core.checks import MOST
 from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
 from partita.objectives.base import unwrapped, weighted_mean
 from partita.objectives.noise import Contrast, as_noise, check_covers, check_noise, noise_title
@@ -65,10 +66,7 @@ class NCE(Objective[Normalizer]):
     """
 
     noise: Contrast = None
-    ratio: float = 10.0
-
-    def __post_init__(self) -> None:
-        check_real("NCE", "ratio", self.ratio, 0.0, open_low=True)
+    ratio: PositiveFloat = 10.0
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Normalizer:
         capability.require("NCE", model)

@@ -18,7 +18,9 @@ from torch.distributions import Distribution, Independent
 from partita.core import rng
 from partita.core.checks import check_width
 from partita.core.protocols import Data, EnergyModel, Model, Reference
+from partita.divergences.kl import log_prob_anywhere
 from partita.errors import InputError, invalid
+from partita.runtime.permutations import stretches
 
 ROWS_AT_ONCE = 8192
 PROBED = 64  # draws looked at before a fit
@@ -58,24 +60,11 @@ class DistributionNoise:
     distribution: Distribution
 
     def log_prob(self, x: Tensor) -> Tensor:
-        inside = self._inside(x)
-        if inside.all():
-            return self.distribution.log_prob(x)
-        value = x.new_full(x.shape[:-1], -torch.inf)
-        if inside.any():
-            value[inside] = self.distribution.log_prob(x[inside]).to(x)
-        return value
+        return log_prob_anywhere(self.distribution, x).to(x)
 
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         rows = self.distribution
         return rng.draw(rows.base_dist if isinstance(rows, Independent) else rows, generator, (n,))
-
-    def _inside(self, x: Tensor) -> Tensor:
-        try:
-            inside = self.distribution.support.check(x)  # type: ignore[union-attr]
-        except NotImplementedError:  # some distributions of torch declare no support
-            return torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device)
-        return inside if inside.dim() < x.dim() else inside.all(-1)
 
 
 def as_noise(noise: Contrast, model: EnergyModel) -> Noise:
@@ -88,12 +77,8 @@ def as_noise(noise: Contrast, model: EnergyModel) -> Noise:
         return DistributionNoise(_over_rows(noise, model.support.width))
     if isinstance(noise, Noise):
         return noise
-    raise invalid(
-        "NCE",
-        "noise",
-        "have log_prob and exact draws, as a torch distribution or a model with log_prob has",
-        noise_title(noise),
-    )
+    allowed = "have log_prob and exact draws, as a torch distribution or a model with log_prob has"
+    raise invalid("NCE", "noise", allowed, noise_title(noise))
 
 
 def _over_rows(noise: Distribution, width: int) -> Distribution:
@@ -118,19 +103,17 @@ def check_noise(
     name, ready = noise_title(noise), as_noise(noise, model)
     if _discrete(noise, model) != model.support.discrete:
         here, there = ("masses", "densities") if model.support.discrete else ("densities", "masses")
-        raise invalid(
-            "NCE", "noise", f"have {here}, as {model.title()} has", f"{name}, which has {there}"
-        )
+        allowed = f"have {here}, as {model.title()} has"
+        raise invalid("NCE", "noise", allowed, f"{name}, which has {there}")
     draws = ready.draw(PROBED, generator=rng.child(generator))
     check_width("NCE", "draws of noise", draws, model.support.width, model.title())
     try:
         model.support.check(draws, "NCE", "draws of noise")
     except InputError as error:
         raise InputError(f"{error} The noise was {name}.") from None
-    for start in range(0, len(data), ROWS_AT_ONCE):
-        index = torch.arange(start, min(start + ROWS_AT_ONCE, len(data)))
+    for index in stretches(len(data), ROWS_AT_ONCE):
         x = data.batch(index, generator=rng.child(generator)).x.to(model.like)
-        check_covers(ready.log_prob(x), name, start)
+        check_covers(ready.log_prob(x), name, int(index[0]))
 
 
 def check_covers(log_prob: Tensor, name: str, start: int = 0) -> None:
@@ -139,14 +122,10 @@ def check_covers(log_prob: Tensor, name: str, start: int = 0) -> None:
     """
     bad = (~torch.isfinite(log_prob)).nonzero().flatten()
     if len(bad):
-        raise invalid(
-            "NCE",
-            "noise",
-            "have a support that covers the data",
-            f"{name}, whose log-probability is {float(log_prob[bad[0]]):g} at row "
-            f"{start + int(bad[0])}",
-            "Choose wider noise, or leave it out.",
-        )
+        value, row = float(log_prob[bad[0]]), start + int(bad[0])
+        got = f"{name}, whose log-probability is {value:g} at row {row}"
+        remedy = "Choose wider noise, or leave it out."
+        raise invalid("NCE", "noise", "have a support that covers the data", got, remedy)
 
 
 def _discrete(noise: Contrast, model: EnergyModel) -> bool:

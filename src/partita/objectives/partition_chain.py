@@ -11,18 +11,18 @@ Letters: n rows, D columns, C chains, S kept sweeps.
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_choice, check_count
+from partita.core.arguments import PositiveInt, at_least
+from partita.core.checks import check_count
 from partita.core.protocols import Data, Update
 from partita.errors import Diverged, RunError
 from partita.models.directed.dirichlet_process import (
@@ -35,7 +35,6 @@ from partita.models.directed.dirichlet_process.mixture import GROWING, check_par
 
 LEARN = 1000  # rows from which a split or merge proposal learns its two sides
 LABELS = 10_000_000  # of all kept partitions together, or those of four sweeps
-Result = TypeVar("Result")
 Statistics = tuple[np.ndarray, np.ndarray, np.ndarray]  # count, mean and scatter of every cluster
 
 
@@ -62,10 +61,10 @@ class PartitionChain(Update[PartitionState]):
             the joint probability; ``"one"`` begins with all rows in one cluster.
     """
 
-    chains: int = 2
+    chains: PositiveInt = 2
     moves: int = 10
-    keep: int = 100
-    start: str = "pieces"
+    keep: Annotated[int, at_least(2)] = 100
+    start: Literal["pieces", "one"] = "pieces"
     converges = False
     largest: ClassVar[int] = sys.maxsize  # rows of a cluster whose predictive is needed
     # sweeps, of whose second half every chain has the four draws that an interval takes
@@ -73,14 +72,12 @@ class PartitionChain(Update[PartitionState]):
     fewest_moves: ClassVar[int] = 0  # below which a chain could not reach every partition
 
     def __post_init__(self) -> None:
-        check_count(type(self).__name__, "chains", self.chains)
+        super().__post_init__()
         check_count(type(self).__name__, "moves", self.moves, self.fewest_moves)
-        check_count(type(self).__name__, "keep", self.keep, 2)
-        check_choice(type(self).__name__, "start", self.start, ("pieces", "one"))
 
     @abstractmethod
     def advance(
-        self, problem: "Problem", chains: "ChainArrays", *, generator: torch.Generator
+        self, problem: "PartitionProblem", chains: "ChainArrays", *, generator: torch.Generator
     ) -> list[Statistics]:
         """One sweep of every chain over its labels, in place; returns the clusters of each."""
 
@@ -110,10 +107,14 @@ class PartitionChain(Update[PartitionState]):
     def update(
         self, model: DPMixture, data: Data, state: PartitionState, *, generator: torch.Generator
     ) -> tuple[PartitionState, dict[str, Tensor]]:
-        problem = Problem.of(model, _rows(data, generator), self.largest)
+        problem = PartitionProblem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
         held = [(c.count.numpy(), c.mean.numpy(), c.scatter.numpy()) for c in state.clusters]
-        arrays = ChainArrays(z, state.alpha.tolist(), held, _seeds(self.chains, generator))
+        # two for every chain's numba kernels
+        seeds = torch.randint(
+            2**31 - 1, (self.chains, 2), generator=generator, device=generator.device
+        )
+        arrays = ChainArrays(z, state.alpha.tolist(), held, seeds.cpu().numpy())
         with definite():
             found = self.advance(problem, arrays, generator=generator)
         counts = torch.nn.utils.rnn.pad_sequence(
@@ -177,7 +178,7 @@ class ChainArrays(NamedTuple):
     seeds: np.ndarray  # (C, 2)
 
 
-class Problem(NamedTuple):
+class PartitionProblem(NamedTuple):
     """A kernel, its prior and the rows, as numba reads them."""
 
     kernel: Kernel
@@ -188,7 +189,7 @@ class Problem(NamedTuple):
     log_base: float
 
     @classmethod
-    def of(cls, model: DPMixture, x: np.ndarray, most: int) -> "Problem":
+    def of(cls, model: DPMixture, x: np.ndarray, most: int) -> "PartitionProblem":
         """With constants for clusters of at most ``most`` rows."""
         from partita.models.directed.dirichlet_process.incremental import constants
 
@@ -202,6 +203,15 @@ class Problem(NamedTuple):
         from partita.models.directed.dirichlet_process.collapsed import log_evidence
 
         return log_evidence(self.code, self.prior, *clusters)
+
+    def split_or_merge(
+        self, z: np.ndarray, clusters: Statistics, alpha: float, moves: int, seed: int
+    ) -> Statistics:
+        """The clusters after so many proposals, which change the labels in place."""
+        from partita.models.directed.dirichlet_process.split_merge import split_or_merge
+
+        own = (self.code, self.prior, self.table, self.x)
+        return split_or_merge(*own, z, *clusters, alpha, moves, LEARN, seed)[:3]
 
 
 def keep_draw(model: DPMixture, state: PartitionState, room: int) -> Tensor:
@@ -266,19 +276,6 @@ def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> Statistics:
     return accumulate(x, z, int(z.max()) + 1, kernel.scatters)
 
 
-def map_in_threads(
-    function: Callable[..., Result], tasks: Sequence[tuple[object, ...]]
-) -> list[Result]:
-    """Results of numba functions that release the interpreter, side by side where torch may use
-    several threads.
-    """
-    threads = min(torch.get_num_threads(), len(tasks))
-    if threads < 2:
-        return [function(*task) for task in tasks]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda task: function(*task), tasks))
-
-
 def _rows(data: Data, generator: torch.Generator) -> np.ndarray:
     return np.ascontiguousarray(
         data.batch(torch.arange(len(data)), generator=generator).x.cpu().double().numpy()
@@ -287,9 +284,3 @@ def _rows(data: Data, generator: torch.Generator) -> np.ndarray:
 
 def _as_clusters(found: Statistics) -> Clusters:
     return Clusters(*map(torch.from_numpy, found))
-
-
-def _seeds(chains: int, generator: torch.Generator) -> np.ndarray:
-    """Two seeds for every chain's numba kernels."""
-    seeds = torch.randint(2**31 - 1, (chains, 2), generator=generator, device=generator.device)
-    return seeds.cpu().numpy()

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core import capability, rng
-from partita.core.checks import check_count, check_real
+from partita.core import rng
+from partita.core.arguments import PositiveInt, Share
 from partita.core.protocols import (
     Batch,
     Capability,
@@ -26,12 +26,11 @@ from partita.core.protocols import (
     Data,
     EnergyModel,
     Losses,
-    Objective,
     Sampler,
 )
 from partita.errors import invalid
 from partita.objectives.base import unwrapped, weighted_mean
-from partita.objectives.cd import resolve_centering, resolve_sampler
+from partita.objectives.cd import ByChains
 
 
 class Buffer(NamedTuple):
@@ -51,7 +50,7 @@ class Persistent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PCD(Objective[Persistent]):
+class PCD(ByChains[Persistent]):
     """PCD-k with any sampler.
 
     Arguments:
@@ -64,25 +63,19 @@ class PCD(Objective[Persistent]):
     """
 
     sampler: Sampler | None = None
-    chains: int = 256
-    steps: int = 1
+    chains: PositiveInt = 256
+    steps: PositiveInt = 1
     centered: bool | None = None
-    active: int | None = None
-    restart: float = 0.0
+    active: PositiveInt | None = None
+    restart: Share = 0.0
 
     def __post_init__(self) -> None:
-        check_count("PCD", "chains", self.chains)
-        check_count("PCD", "steps", self.steps)
-        check_real("PCD", "restart", self.restart, 0.0, 1.0)
-        if self.active is not None and check_count("PCD", "active", self.active) > self.chains:
+        super().__post_init__()
+        if self.active is not None and self.active > self.chains:
             raise invalid("PCD", "active", f"be at most chains = {self.chains}", self.active)
         if self.restart and self.active is None:
-            raise invalid(
-                "PCD",
-                "restart",
-                "go with active, the number of chains that move at an update",
-                self.restart,
-            )
+            allowed = "go with active, the number of chains that move at an update"
+            raise invalid("PCD", "restart", allowed, self.restart)
 
     def shared(self, processes: int) -> "PCD":
         """Each process moves its part of the chains."""
@@ -91,18 +84,15 @@ class PCD(Objective[Persistent]):
             counts["active"] = self.active
         for name, count in counts.items():
             if count % processes:
+                allowed = f"be a multiple of the {processes} processes"
                 remedy = f"The next one is {name}={count + -count % processes}."
-                raise invalid(
-                    "PCD", name, f"be a multiple of the {processes} processes", count, remedy
-                )
+                raise invalid("PCD", name, allowed, count, remedy)
         return replace(self, **{name: count // processes for name, count in counts.items()})
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Persistent:
-        capability.require("PCD", model)
-        resolve_centering("PCD", self.centered, model)
+        self.require(model)
         start = model.reference().draw(self.chains, generator=generator)
-        sampler = resolve_sampler(self.sampler, model)
-        chains = sampler.init(model, start[: self.active], generator=generator)
+        chains = self.kernel(model).init(model, start[: self.active], generator=generator)
         chains = with_field(model, chains)
         kept = chains if self.active is None else Buffer(start, chains)
         return Persistent(kept, data.mean().to(model.like))
@@ -114,27 +104,11 @@ class PCD(Objective[Persistent]):
         if isinstance(state.chains, Buffer):
             chains, kept = self._replayed(bare, state.chains, generator)
         else:
-            chains = kept = self._moved(bare, state.chains, generator)
+            chains = self.kernel(bare).refresh(bare, state.chains, generator=generator)
+            chains = kept = with_field(bare, self.moved(bare, chains, generator))
         field = chains.field if isinstance(chains, Chains) else None
         loss = weighted_mean(model(batch.x), batch.weight) - model(chains.x, field).mean()
         return {"model": loss}, state._replace(chains=kept), {"energy_gap": loss.detach()}
-
-    def _moved(
-        self,
-        model: EnergyModel,
-        chains: ChainState,
-        generator: torch.Generator,
-        x: Tensor | None = None,
-    ) -> ChainState:
-        """All chains k steps on, beginning at ``x`` if it is given."""
-        sampler = resolve_sampler(self.sampler, model)
-        if x is None:
-            chains = sampler.refresh(model, chains, generator=generator)
-        else:
-            chains = sampler.place(model, sampler.reopen(chains), x, generator=generator)
-        for _ in range(self.steps):
-            chains, _ = sampler.step(model, chains, generator=generator)
-        return with_field(model, chains)
 
     @torch.no_grad()
     def _replayed(
@@ -146,12 +120,8 @@ class PCD(Objective[Persistent]):
         fresh = model.reference().draw(self.active, generator=generator).to(buffer.x)
         anew = rng.uniform((self.active, 1), fresh, generator) < self.restart
         start = torch.where(anew, fresh, buffer.x[index])
-        moved = self._moved(model, buffer.moved, generator, start)
+        moved = with_field(model, self.restarted(model, buffer.moved, start, generator))
         return moved, Buffer(buffer.x.index_copy(0, index, moved.x), moved)
-
-    def precondition(self, model: EnergyModel, state: Persistent) -> None:
-        if resolve_centering("PCD", self.centered, model):
-            model.center(state.mu)
 
 
 @torch.no_grad()

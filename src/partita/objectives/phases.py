@@ -38,12 +38,8 @@ def negative_phase(
     summed over all states.
     """
     if exact == (draws is not None):
-        raise invalid(
-            "negative_phase",
-            "draws",
-            "be given, or exact=True, and not both",
-            f"draws={draws is not None}, exact={exact}",
-        )
+        got = f"draws={draws is not None}, exact={exact}"
+        raise invalid("negative_phase", "draws", "be given, or exact=True, and not both", got)
     return _exact(model) if draws is None else _mean_gradient(model, draws, None)
 
 
@@ -69,9 +65,8 @@ def _exact(model: EnergyModel) -> Phase:
 
 
 def _gradients(model: EnergyModel, value: Tensor) -> Phase:
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    gradients = torch.autograd.grad(value, [p for _, p in named], allow_unused=True)
-    return {
-        name: torch.zeros_like(p) if g is None else g
-        for (name, p), g in zip(named, gradients, strict=True)
-    }
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    gradients = torch.autograd.grad(
+        value, list(named.values()), allow_unused=True, materialize_grads=True
+    )
+    return dict(zip(named, gradients, strict=True))

@@ -124,7 +124,7 @@ def _most_clusters(points: np.ndarray, k: int) -> int:
     and those that only rounding tells apart do not.
     """
     direction = np.random.default_rng(DIRECTION).standard_normal(points.shape[1])
-    gaps = np.diff(np.sort(points @ (direction / np.linalg.norm(direction))))
+    gaps: np.ndarray = np.diff(np.sort(points @ (direction / np.linalg.norm(direction))))
     return min(k, 1 + int((gaps > SAME).sum()))
 
 
@@ -147,9 +147,7 @@ def concentration(
     several = size > 1
     if not several.any() or float(phi[several].max()) <= 0:  # nothing to compare: all alike
         return torch.where(size > 0, temperature, torch.inf)
-    low, high = torch.quantile(
-        phi[several], torch.tensor(QUANTILES, dtype=v.dtype, device=v.device)
-    )
+    low, high = torch.quantile(phi[several], v.new_tensor(QUANTILES))
     phi = torch.where(several, phi.clamp(low, high), phi[several].clamp(low, high).max()).clamp_min(
         1e-3 * float(high)
     )

@@ -18,17 +18,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from partita.core import capability, rng
-from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
+from partita.core import rng
+from partita.core.arguments import PositiveFloat, PositiveInt
+from partita.core.protocols import Batch, Data, EnergyModel
 from partita.errors import Unsupported
-from partita.objectives.base import Nothing, unwrapped, weighted_mean
-
-KINDS = ("exact", "sliced", "denoising")
+from partita.objectives.base import Nothing, Stateless, first_rows, unwrapped, weighted_mean
 
 
 @dataclass(frozen=True)
-class ScoreMatching(Objective[Nothing]):
+class ScoreMatching(Stateless):
     """Hyvärinen's loss on real supports, with the divergence exact, sliced or by denoising.
 
     Arguments:
@@ -38,33 +36,24 @@ class ScoreMatching(Objective[Nothing]):
     """
 
     kind: Literal["exact", "sliced", "denoising"] = "exact"
-    sigma: float = 0.1
-    slices: int = 1
+    sigma: PositiveFloat = 0.1
+    slices: PositiveInt = 1
 
     in_nats = False  # in squared units of the slope
 
-    def __post_init__(self) -> None:
-        check_choice("ScoreMatching", "kind", self.kind, KINDS)
-        check_real("ScoreMatching", "sigma", self.sigma, 0.0, open_low=True)
-        check_count("ScoreMatching", "slices", self.slices)
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether the loss is a function of the batch alone."""
+    def deterministic_on(self, model: EnergyModel) -> bool:
         return self.kind == "exact"
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Nothing:
-        capability.require("ScoreMatching", model)
-        index = torch.arange(min(2, len(data)))
-        x = data.batch(index, generator=rng.child(generator)).x.to(model.like)
-        _check_differentiable(model, x)
-        return Nothing()
+        state = super().init(model, data, generator=generator)
+        _check_differentiable(model, first_rows(data, model, generator))
+        return state
 
-    def losses(
-        self, model: EnergyModel, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> Losses[Nothing]:
+    def loss(
+        self, model: EnergyModel, batch: Batch, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         loss = weighted_mean(self._rows(model, batch.x, generator), batch.weight)
-        return {"model": loss}, state, {"score_matching": loss.detach()}
+        return loss, {"score_matching": loss.detach()}
 
     def _rows(self, model: EnergyModel, x: Tensor, generator: torch.Generator) -> Tensor:
         if self.kind == "denoising":
@@ -75,7 +64,7 @@ class ScoreMatching(Objective[Nothing]):
         return sliced_loss(model, x, signs)
 
 
-def score(model: EnergyModel, x: Tensor) -> tuple[Tensor, Tensor]:
+def score_at(model: EnergyModel, x: Tensor) -> tuple[Tensor, Tensor]:
     """A copy of x that gradients flow to, and s(x) = -dF/dx there, ``(*, D)``, differentiable in x
     and in the parameters.
     """
@@ -85,7 +74,7 @@ def score(model: EnergyModel, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def exact_loss(model: EnergyModel, x: Tensor) -> Tensor:
     """Half the squared score plus its divergence, coordinate by coordinate, ``(*, D) -> (*)``."""
-    x, s = score(model, x)
+    x, s = score_at(model, x)
     return 0.5 * s.square().sum(-1) + sum(
         _derivative(s[..., i], x)[..., i] for i in range(x.shape[-1])
     )
@@ -95,7 +84,7 @@ def sliced_loss(model: EnergyModel, x: Tensor, v: Tensor) -> Tensor:
     r"""The divergence as the mean of v' (ds/dx) v over directions ``v`` (S, *, D) with E[v v'] = 1
     (theory/objectives.md, eq. 6.10).
     """
-    x, s = score(model, x)
+    x, s = score_at(model, x)
     products = [(_derivative((s * direction).sum(-1), x) * direction).sum(-1) for direction in v]
     return 0.5 * s.square().sum(-1) + torch.stack(products).mean(0)
 
@@ -104,7 +93,7 @@ def denoising_loss(model: EnergyModel, x: Tensor, e: Tensor, sigma: float) -> Te
     r"""The divergence of the score of smoothed data as s(x + sigma e)'e / sigma, e standard normal
     (theory/objectives.md, eq. 6.11).
     """
-    _, s = score(model, x + sigma * e)
+    _, s = score_at(model, x + sigma * e)
     return (0.5 * s.square() + s * e / sigma).sum(-1)
 
 

@@ -24,45 +24,36 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from partita.core import capability
-from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
-from partita.objectives.base import Nothing, unwrapped, weighted_mean
+from partita.core.protocols import Batch, EnergyModel
+from partita.objectives.base import Stateless, unwrapped, weighted_mean
 
 
 @dataclass(frozen=True)
-class PseudoLikelihood(Objective[Nothing]):
+class PseudoLikelihood(Stateless):
     """The negative log pseudo-likelihood per row, for supports whose coordinates have finitely many
     values.
     """
 
     deterministic = True
 
-    def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Nothing:
-        capability.require("PseudoLikelihood", model)
-        return Nothing()
-
-    def losses(
-        self, model: EnergyModel, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> Losses[Nothing]:
+    def loss(
+        self, model: EnergyModel, batch: Batch, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         loss = -weighted_mean(pseudo_log_likelihood(model, batch.x), batch.weight)
-        return {"model": loss}, state, {"pseudo_log_likelihood": -loss.detach()}
+        return loss, {"pseudo_log_likelihood": -loss.detach()}
 
 
 @dataclass(frozen=True)
-class RatioMatching(Objective[Nothing]):
+class RatioMatching(Stateless):
     """Half the Brier score of every coordinate given the others, for the same supports."""
 
     deterministic = True
 
-    def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Nothing:
-        capability.require("RatioMatching", model)
-        return Nothing()
-
-    def losses(
-        self, model: EnergyModel, batch: Batch, state: Nothing, *, generator: torch.Generator
-    ) -> Losses[Nothing]:
+    def loss(
+        self, model: EnergyModel, batch: Batch, generator: torch.Generator
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         loss = weighted_mean(ratio_loss(model, batch.x), batch.weight)
-        return {"model": loss}, state, {"ratio_matching": loss.detach()}
+        return loss, {"ratio_matching": loss.detach()}
 
 
 def pseudo_log_likelihood(model: EnergyModel, x: Tensor) -> Tensor:

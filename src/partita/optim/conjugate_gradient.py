@@ -23,11 +23,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from partita.core.checks import check_count, check_finite, check_real
+from partita.core.arguments import NonNegativeFloat, NonNegativeInt, validated
+from partita.core.checks import check_finite
 from partita.errors import Diverged, invalid
-from partita.optim.iteration import Outcome, iterate
-from partita.optim.operators import Matrix, Operator, Product, as_operator, check_symmetric
-from partita.optim.preconditioners import Preconditioner, as_preconditioner
+from partita.optim.iteration import Outcome, System, iterate, norms
+from partita.optim.operators import Matrix, Product, as_operator, check_symmetric
+from partita.optim.preconditioners import as_preconditioner
 
 REASONS = {
     "converged": "the residual is below the tolerance",
@@ -92,15 +93,16 @@ class Solution:
         return (self.reason,) if isinstance(self.reason, str) else self.reason
 
 
+@validated
 def solve(
     A: Matrix | Product,
     b: Array,
     *,
     x0: Array | None = None,
     preconditioner: str | Matrix | Product | None = None,
-    tolerance: float | None = None,
-    absolute: float = 0.0,
-    iterations: int | None = None,
+    tolerance: NonNegativeFloat | None = None,
+    absolute: NonNegativeFloat = 0.0,
+    iterations: NonNegativeInt | None = None,
     check: bool = True,
 ) -> Solution:
     """Solve A x = b for symmetric positive definite A; gradients flow through x to b and to what A
@@ -127,48 +129,41 @@ def solve(
     b = _as_right_hand_sides(b)
     block = b.detach().reshape(len(b), -1)
     tolerance = TOLERANCES[b.dtype] if tolerance is None else tolerance
-    check_real("solve", "tolerance", tolerance, 0.0)
-    check_real("solve", "absolute", absolute, 0.0)
     budget = 10 * len(b) if iterations is None else iterations
-    check_count("solve", "iterations", budget, 0)
     operator = as_operator(A, block)
     if check:
         check_symmetric(operator, block)
     start = None if x0 is None else _start(x0, b)
     system = System(operator, as_preconditioner(preconditioner, operator, block), budget)
     with torch.no_grad():
-        found = system.solution(b.detach(), start, tolerance, absolute)
+        found = _solution(system, b.detach(), start, tolerance, absolute)
     if not torch.is_grad_enabled():
         return found
     return replace(found, x=_with_gradient(found, b, system, tolerance, absolute))
 
 
-@dataclass(frozen=True)
-class System:
-    """What is the same for every right-hand side: A, its preconditioner and the steps allowed."""
-
-    operator: Operator
-    M: Preconditioner | None
-    budget: int
-
-    def solution(
-        self, b: Tensor, start: Tensor | None, tolerance: float | np.ndarray, absolute: float
-    ) -> Solution:
-        """Of (n,) or (n, m), in units of every column's own power of two, so that no square is too
-        large or too small to hold.
-        """
-        block = b.reshape(len(b), -1)
-        unit = _powers_of_two(block)
-        block, units = block / unit, unit.double().cpu().numpy()
-        limit = np.maximum(tolerance * _norms(block), absolute / units)
-        # zero is solved by zero
-        start = None if start is None else torch.where(block.any(0), start / unit, 0.0)
-        found = iterate(self.operator, self.M, block, start, limit, self.budget)
-        x = (found.x * unit).view(b.shape)
-        # too large to hold in b's units
-        lost = ~torch.isfinite(x.reshape(block.shape)).all(0).cpu().numpy()
-        found.reasons[lost], found.residual[lost] = "breakdown", np.inf
-        return _solution(x, found, limit, units, b.dim() == 1)
+def _solution(
+    system: System,
+    b: Tensor,
+    start: Tensor | None,
+    tolerance: float | np.ndarray,
+    absolute: float = 0.0,
+) -> Solution:
+    """Of (n,) or (n, m), in units of every column's own power of two, so that no square is too
+    large or too small to hold.
+    """
+    block = b.reshape(len(b), -1)
+    unit = _powers_of_two(block)
+    block, units = block / unit, unit.double().cpu().numpy()
+    limit = np.maximum(tolerance * norms(block.double()), absolute / units)
+    # zero is solved by zero
+    start = None if start is None else torch.where(block.any(0), start / unit, 0.0)
+    found = iterate(system, block, start, limit)
+    x = (found.x * unit).view(b.shape)
+    # too large to hold in b's units
+    lost = ~torch.isfinite(x.reshape(block.shape)).all(0).cpu().numpy()
+    found.reasons[lost], found.residual[lost] = "breakdown", np.inf
+    return _as_solution(x, found, limit, units)
 
 
 class _ImplicitContext(FunctionCtx):
@@ -199,8 +194,8 @@ class _Implicit(torch.autograd.Function):
         ctx: _ImplicitContext, g: Tensor
     ) -> tuple[Tensor, None, None, None]:
         ctx.found.require("gradient of solve")  # the theorem is about solutions
-        gradient = ctx.system.solution(g, None, ctx.tolerance, 0.0).require("gradient of solve")
-        return gradient, None, None, None
+        gradient = _solution(ctx.system, g, None, ctx.tolerance)
+        return gradient.require("gradient of solve"), None, None, None
 
 
 def _with_gradient(
@@ -214,34 +209,22 @@ def _with_gradient(
     if not residual.requires_grad:
         return x
     unit = _powers_of_two(block)
-    size, units = _norms(block / unit), unit.double().cpu().numpy()
+    size, units = norms((block / unit).double()), unit.double().cpu().numpy()
     loosest = np.divide(absolute / units, size, out=np.zeros_like(size), where=size > 0)
     reached = np.maximum(tolerance, loosest)
     return x + cast(Tensor, _Implicit.apply(residual, found, system, reached))
 
 
-def _solution(
-    x: Tensor, found: Outcome, limit: np.ndarray, units: np.ndarray, single: bool
-) -> Solution:
+def _as_solution(x: Tensor, found: Outcome, limit: np.ndarray, units: np.ndarray) -> Solution:
     """In the caller's units, and single values for a single right-hand side."""
-    residual, limit = found.residual * units, limit * units
-
-    def estimate() -> np.ndarray:
-        return found.error() * units
-
-    steps, reasons = found.iterations, tuple(found.reasons)
-    if single:
-        return Solution(
-            x, float(residual[0]), int(steps[0]), str(reasons[0]), float(limit[0]), estimate
-        )
-    return Solution(
-        x,
-        torch.from_numpy(residual),
-        torch.from_numpy(steps),
-        reasons,
-        torch.from_numpy(limit),
-        estimate,
-    )
+    numbers = (found.residual * units, found.iterations, limit * units)
+    if x.dim() == 1:
+        residual, steps, largest = (values.item() for values in numbers)
+        reason = str(found.reasons[0])
+    else:
+        residual, steps, largest = map(torch.from_numpy, numbers)
+        reason = tuple(found.reasons)
+    return Solution(x, residual, steps, reason, largest, lambda: found.error() * units)
 
 
 def _powers_of_two(block: Tensor) -> Tensor:
@@ -271,7 +254,3 @@ def _start(x0: Array, b: Tensor) -> Tensor:
         raise invalid("solve", "x0", f"have the shape of b, {tuple(b.shape)}", tuple(x0.shape))
     check_finite("solve", "x0", x0)
     return x0.reshape(len(b), -1)
-
-
-def _norms(block: Tensor) -> np.ndarray:
-    return torch.linalg.vector_norm(block.double(), dim=0).cpu().numpy()

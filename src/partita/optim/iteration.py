@@ -27,6 +27,23 @@ GAIN = 0.5  # by which a restart must shrink the residual to be worth another
 FLAT = 8.0
 
 
+@dataclass(frozen=True)
+class System:
+    """What is the same for every right-hand side: A, its preconditioner and the steps allowed."""
+
+    operator: Operator
+    M: Preconditioner | None
+    budget: int
+
+    def residual(self, b: Tensor, x: Tensor) -> Tensor:
+        """b - A x."""
+        return b - self.operator.product(x)
+
+    def preconditioned(self, r: Tensor) -> Tensor:
+        """z = M^{-1} r."""
+        return r if self.M is None else self.M(r)
+
+
 @dataclass
 class Outcome:
     """Of m right-hand sides: solutions, true residuals, a way to estimate their errors, steps and
@@ -49,26 +66,19 @@ class _Progress:
     runs: list[CGSteps] = field(default_factory=list)
 
 
-def iterate(
-    operator: Operator,
-    M: Preconditioner | None,
-    b: Tensor,
-    x0: Tensor | None,
-    limit: np.ndarray,
-    budget: int,
-) -> Outcome:
+def iterate(system: System, b: Tensor, x0: Tensor | None, limit: np.ndarray) -> Outcome:
     """Solve for all columns of ``b`` (n, m) until each true residual is at most its ``limit``, or
     give the reason why not.
     """
     start = torch.zeros_like(b) if x0 is None else x0.clone()
     m = b.shape[1]
-    if operator.csr is None or m <= WIDTH:
-        return _iterate_block(operator, M, b, start, limit, budget)
+    if system.operator.csr is None or m <= WIDTH:
+        return _iterate_block(system, b, start, limit)
     parts = []
     for i in range(0, m, WIDTH):
         columns = slice(i, i + WIDTH)
         right, x = b[:, columns].contiguous(), start[:, columns].contiguous()
-        parts.append(_iterate_block(operator, M, right, x, limit[columns], budget))
+        parts.append(_iterate_block(system, right, x, limit[columns]))
     return Outcome(
         torch.cat([part.x for part in parts], 1),
         np.concatenate([part.residual for part in parts]),
@@ -78,42 +88,39 @@ def iterate(
     )
 
 
-def _iterate_block(
-    operator: Operator,
-    M: Preconditioner | None,
-    b: Tensor,
-    x: Tensor,
-    limit: np.ndarray,
-    budget: int,
-) -> Outcome:
+def _iterate_block(system: System, b: Tensor, x: Tensor, limit: np.ndarray) -> Outcome:
     """Take steps, and again from the true residual where the recursion was wrong about being
     done.
     """
-    progress = _Progress(np.full(len(limit), "", dtype=object), np.full(len(limit), budget))
-    before = np.full(len(limit), np.inf)
+    m = len(limit)
+    progress = _Progress(np.full(m, "", dtype=object), np.full(m, system.budget))
+    before = np.full(m, np.inf)
     for _ in range(RESTARTS + 1):
-        r = b - operator.product(x)
-        size = _norms(r)
+        r = system.residual(b, x)
+        size = norms(r)
         stalled = (progress.reasons == "") & ~(size <= np.maximum(limit, GAIN * before))
         progress.reasons[stalled] = "breakdown"
         running = (progress.reasons == "") & (size > limit)
         if not running.any():
             break
         before = np.where(np.isfinite(before) | running, size, before)
-        _take_steps(operator, M, x, r, running, limit, progress)
-    r = b - operator.product(x)
-    size = _norms(r)
+        _take_steps(system, x, r, running, limit, progress)
+    r = system.residual(b, x)
+    size = norms(r)
     reasons = np.where(progress.reasons == "", "breakdown", progress.reasons)
     reasons = np.where(size <= limit, "converged", reasons)
-    rz = _dots(r, r if M is None else M(r))
+    rz = _dots(r, system.preconditioned(r))
     return Outcome(
-        x, size, lambda: error_estimate(progress.runs, rz, reasons), budget - progress.left, reasons
+        x,
+        size,
+        lambda: error_estimate(progress.runs, rz, reasons),
+        system.budget - progress.left,
+        reasons,
     )
 
 
 def _take_steps(
-    operator: Operator,
-    M: Preconditioner | None,
+    system: System,
     x: Tensor,
     r: Tensor,
     running: np.ndarray,
@@ -121,7 +128,7 @@ def _take_steps(
     progress: _Progress,
 ) -> None:
     """One run of steps, which moves ``x`` and ``r`` in place, until no column is running."""
-    z = r if M is None else M(r)
+    z = system.preconditioned(r)
     p, scaled = z.clone(), torch.empty_like(r)
     start = size = rz = _dots(r, z)
     steepest = np.zeros(len(rz))
@@ -137,7 +144,7 @@ def _take_steps(
             running = running & (reasons == "")
         if not running.any():
             break
-        q = operator.product(p)
+        q = system.operator.product(p)
         curvature = _dots(p, q)
         # p'Ap / p'Mp, the largest so far: size is p'Mp
         steepest = np.maximum(steepest, _quotient(abs(curvature), size, running))
@@ -150,14 +157,14 @@ def _take_steps(
         step = torch.from_numpy(alpha).to(p)
         x.add_(torch.mul(step, p, out=scaled))
         r.sub_(torch.mul(step, q, out=scaled))
-        z = r if M is None else M(r)
+        z = system.preconditioned(r)
         following = _dots(r, z)
         beta = _quotient(following, rz, running)
         p.mul_(torch.from_numpy(beta).to(p)).add_(z)
         left -= running
         alphas.append(alpha)
         betas.append(beta)
-        running = running & ((np.sqrt(following) if M is None else _norms(r)) > limit)
+        running = running & ((np.sqrt(following) if system.M is None else norms(r)) > limit)
         rz, size = following, following + beta**2 * size
     if alphas:
         progress.runs.append(CGSteps(np.stack(alphas), np.stack(betas), start))
@@ -172,5 +179,6 @@ def _dots(a: Tensor, b: Tensor) -> np.ndarray:
     return torch.linalg.vecdot(a, b, dim=0).double().cpu().numpy()
 
 
-def _norms(r: Tensor) -> np.ndarray:
+def norms(r: Tensor) -> np.ndarray:
+    """The 2-norm of every column, (m,)."""
     return torch.linalg.vector_norm(r, dim=0).double().cpu().numpy()

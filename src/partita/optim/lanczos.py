@@ -29,6 +29,11 @@ class CGSteps(NamedTuple):
     betas: np.ndarray
     start: np.ndarray
 
+    def of(self, column: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k alphas of a column that moved, and the k - 1 betas between them."""
+        k = int(np.count_nonzero(self.alphas[:, column]))
+        return self.alphas[:k, column], self.betas[: max(k - 1, 0), column]
+
 
 def error_estimate(runs: list[CGSteps], rz: np.ndarray, reasons: np.ndarray) -> np.ndarray:
     """The A-norm of the error of every column, (m,), where r . z is ``rz`` now.
@@ -52,9 +57,8 @@ def smallest_ritz_value(runs: list[CGSteps], column: int) -> float:
 
     smallest = np.inf
     for run in runs:
-        k = int(np.count_nonzero(run.alphas[:, column]))
-        if k:
-            alpha, beta = run.alphas[:k, column], run.betas[: k - 1, column]
+        alpha, beta = run.of(column)
+        if len(alpha):
             diagonal = 1 / alpha
             diagonal[1:] += beta / alpha[:-1]
             beside = np.sqrt(beta) / alpha[:-1]
@@ -80,6 +84,6 @@ def _ahead(runs: list[CGSteps], column: int) -> float:
 
 def _taken(run: CGSteps, column: int) -> np.ndarray:
     """alpha_i r_i . z_i, by which each step lowered the square of the error."""
-    k = int(np.count_nonzero(run.alphas[:, column]))
-    shrinking = np.cumprod(np.concatenate([[1.0], run.betas[: max(k - 1, 0), column]]))[:k]
-    return run.alphas[:k, column] * run.start[column] * shrinking
+    alpha, beta = run.of(column)
+    shrinking = np.cumprod(np.concatenate([[1.0], beta]))[: len(alpha)]
+    return alpha * run.start[column] * shrinking

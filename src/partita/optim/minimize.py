@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count, check_finite, check_real
+from partita.core.arguments import FiniteTensor, NonNegativeFloat, PositiveInt, validated
 from partita.errors import Diverged, invalid
 
 # of scipy.optimize: 2 is a line search that rounding stopped
@@ -43,12 +43,13 @@ class Minimum:
         return self.reason == "converged"
 
 
+@validated
 def minimize(
     function: Callable[[Tensor], Tensor],
-    x0: Tensor,
+    x0: FiniteTensor,
     *,
-    tolerance: float = 1e-6,
-    iterations: int | None = None,
+    tolerance: NonNegativeFloat = 1e-6,
+    iterations: PositiveInt | None = None,
 ) -> Minimum:
     """A local minimum of ``function``, which maps a tensor of the shape of ``x0`` to a number.
 
@@ -67,10 +68,7 @@ def minimize(
 
     if not x0.is_floating_point():
         raise invalid("minimize", "x0", "hold real numbers", x0.dtype)
-    check_finite("minimize", "x0", x0)
-    check_real("minimize", "tolerance", tolerance, 0.0)
     steps = 200 * x0.numel() if iterations is None else iterations
-    check_count("minimize", "iterations", steps)
 
     def value_and_slope(flat: np.ndarray) -> tuple[float, np.ndarray]:
         x = torch.from_numpy(flat).to(x0).view(x0.shape).requires_grad_()

@@ -161,7 +161,7 @@ def _largest(matrix: "csr_array") -> float:
 @torch.no_grad()
 def _probe(operator: Operator, b: Tensor) -> tuple[float, float]:
     """u'Av - v'Au for two fixed vectors, and the size of its terms."""
-    place = torch.arange(1, len(b) + 1, device=b.device, dtype=b.dtype)
+    place = torch.arange(1, len(b) + 1).to(b)
     u, v = torch.cos(place)[:, None], torch.sin(2.0 * place.sqrt())[:, None]
     Au, Av = operator.apply(u), operator.apply(v)
     size = float(u.norm() * Av.norm() + v.norm() * Au.norm())

@@ -13,13 +13,15 @@ Letters: B draws, L length, D channels, t step, n distance, q and k queries and 
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from scipy import stats
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_level
+from partita.core.arguments import Level, PositiveInt, at_least, validated
+from partita.core.checks import check_finite
 from partita.errors import invalid
 from partita.models import Autoregressive
 from partita.nets.attention import Attention
@@ -72,14 +74,15 @@ def memory(module: nn.Module, u: Tensor) -> Memory:
     last, early = _slopes(module, u, L - 1), {t: _slopes(module, u, t) for t in (0, L // 4, L // 2)}
     rounding = _rounding(u, L)
     largest = max(float(size.max()) for size in (last, *early.values()))
-    causal = all(bool((size[t + 1 :] <= rounding * largest).all()) for t, size in early.items())
+    causal = all((size[t + 1 :] <= rounding * largest).all() for t, size in early.items())
     return Memory(last.flip(0), rounding * float(last.max()), causal)
 
 
-def state_space_memory(A: Tensor, B: Tensor, C: Tensor, D: Tensor, length: int) -> Memory:
+@validated
+def state_space_memory(A: Tensor, B: Tensor, C: Tensor, D: Tensor, length: PositiveInt) -> Memory:
     """J_n of a discrete state-space model in closed form."""
     check_stable("state_space_memory", A, discrete=True)
-    size = filter_of(A, B, C, D, check_count("state_space_memory", "length", length)).detach().abs()
+    size = filter_of(A, B, C, D, length).detach().abs()
     return Memory(size, _rounding(size, length) * float(size.max()), True)
 
 
@@ -99,9 +102,14 @@ class LogitsByDistance:
     level: float
 
 
+@validated
 @torch.no_grad()
 def attention_by_distance(
-    model: Autoregressive, *, draws: int = 32, level: float = 0.95, generator: torch.Generator
+    model: Autoregressive,
+    *,
+    draws: Annotated[int, at_least(2)] = 32,
+    level: Level = 0.95,
+    generator: torch.Generator,
 ) -> LogitsByDistance:
     """Logits of every attention layer on random tokens after the start, (25.2); intervals are
     Student's over independent sequences.
@@ -110,8 +118,6 @@ def attention_by_distance(
     if model.settings()["element"] != "categorical" or model.net.mixer != "attention":
         allowed = "be a model of tokens with backbone 'attention'"
         raise invalid("attention_by_distance", "model", allowed, model.title())
-    check_level("attention_by_distance", level)
-    check_count("attention_by_distance", "draws", draws, 2)
     L = model.support.L
     tokens = torch.floor(states * rng.uniform((draws, L, 1), model.first, generator))
     # (layers, draws, L)
@@ -144,10 +150,9 @@ def _layer_logits(model: Autoregressive, tokens: Tensor) -> list[Tensor]:
     """q . k of each layer, averaged over heads, (B, L, L)."""
     found: list[Tensor] = []
 
-    def look(mixer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if isinstance(mixer, Attention):
-            q, k = mixer.project(inputs[0])[1]
-            found.append((q @ k.mT).mean(1))
+    def look(mixer: Attention, inputs: tuple[Tensor, ...]) -> None:
+        q, k = mixer.project(inputs[0])[1]
+        found.append((q @ k.mT).mean(1))
 
     mixers = [part for part in model.net.modules() if isinstance(part, Attention)]
     hooks = [mixer.register_forward_pre_hook(look) for mixer in mixers]

@@ -127,10 +127,11 @@ def no_free_lunch(
     targets = np.zeros((len(labels), len(rest), len(X)), dtype=np.int8)
     targets[:, :, D] = labels[:, None]
     targets[:, :, off] = rest[None]
-    mistakes = {
-        name: _mistakes(name, learner, X[D], labels, X[off], rest, P[off])
-        for name, learner in learners.items()
-    }
+    mistakes = {}
+    for name, learner in learners.items():
+        # one fit for every labeling of D, compared with every completion of it
+        fits = [_hypothesis(name, learner, X[D], y.astype(np.int64), X[off]) for y in labels]
+        mistakes[name] = np.concatenate([(rest != h[None]) @ P[off] for h in fits])
     return Lunch(X, D, P, targets.reshape(-1, len(X)), mistakes)
 
 
@@ -170,23 +171,6 @@ def _agreements(lunch: Lunch) -> np.ndarray:
     return (lunch.targets[:, i] == lunch.targets[:, j]).sum(1).astype(np.int64)
 
 
-def _mistakes(
-    name: str,
-    learner: Learner,
-    X: np.ndarray,
-    labels: np.ndarray,
-    X_off: np.ndarray,
-    rest: np.ndarray,
-    mass: np.ndarray,
-) -> np.ndarray:
-    """One fit for every labeling of D, compared with every completion of it."""
-    found = []
-    for y in labels:
-        h = _hypothesis(name, learner, X, y.astype(np.int64), X_off)
-        found.append((rest != h[None]) @ mass)
-    return np.concatenate(found)
-
-
 def _hypothesis(
     name: str, learner: Learner, X: np.ndarray, y: np.ndarray, X_off: np.ndarray
 ) -> np.ndarray:
@@ -221,13 +205,8 @@ def _checked_domain(domain: ArrayLike) -> np.ndarray:
 
 def _checked_training(train: Sequence[int], n: int) -> np.ndarray:
     D = np.asarray(train)
-    fine = (
-        D.ndim == 1
-        and len(D)
-        and np.issubdtype(D.dtype, np.integer)
-        and len(np.unique(D)) == len(D)
-    )
-    if not fine or D.min() < 0 or D.max() >= n or len(D) >= n:
+    whole = D.ndim == 1 and np.issubdtype(D.dtype, np.integer)
+    if not whole or not 0 < len(D) < n or len(np.unique(D)) < len(D) or D.min() < 0 or D.max() >= n:
         allowed = f"hold different numbers from 0 to {n - 1}, at least one and not all"
         raise invalid(OWNER, "train", allowed, list(train))
     if len(D) > MOST_TRAINING:

@@ -1,9 +1,9 @@
 """A deadline for work whose length is not known beforehand.
 
 A caller with a time budget sets the deadline (:func:`ending_within`). A search reads it
-(:func:`left`), ends sooner where no time is left, and records what it cut short (:func:`cut`). Code
-in between needs no parameter for it. The clock stands still while machine code is compiled
-(:mod:`partita.runtime.numba_cache`), which happens once on a machine.
+(:func:`left`), ends sooner where no time is left, and records what it cut short
+(:func:`record_cut`). Code in between needs no parameter for it. The clock stands still while
+machine code is compiled (:mod:`partita.runtime.numba_cache`), which happens once on a machine.
 """
 
 import math
@@ -70,7 +70,7 @@ def ending_within(seconds: float) -> Iterator[Limit]:
     """Set a deadline for the block; an outer one that comes sooner holds, and collects all cuts.
 
     >>> with ending_within(60) as limit, ending_within(600):
-    ...     left() <= 60, cut("a search ended early.")
+    ...     left() <= 60, record_cut("a search ended early.")
     (True, None)
     >>> limit.cuts, left()
     (['a search ended early.'], inf)
@@ -91,7 +91,7 @@ def left() -> float:
     return math.inf if limit is None else limit.moment - now()
 
 
-def cut(what: str) -> None:
+def record_cut(what: str) -> None:
     """Record, in a sentence, what was cut short; without a deadline this does nothing."""
     limit = _LIMIT.get()
     if limit is not None:

@@ -7,9 +7,20 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeAlias, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from partita.errors import RunError
 from partita.runtime.atomic_files import unreachable
@@ -29,6 +40,8 @@ WORDS = {
     bool: "true or false",
     NoneType: "null",
 }
+
+T = TypeVar("T")
 
 Json: TypeAlias = Any  # a value of a JSON text, whose shape check_like checks
 JsonObject: TypeAlias = dict[str, Json]
@@ -181,18 +194,57 @@ def shape_of(record: type) -> dict[str, Shape]:
 
     >>> from typing import TypedDict
     >>> shape_of(TypedDict("Place", {"name": str, "rows": list[int], "score": float | None}))
-    {'name': <class 'str'>, 'rows': [<class 'int'>], 'score': <class 'float'>}
+    {'name': <class 'str'>, 'rows': [<class 'int'>], 'score': (<class 'float'>, <class 'NoneType'>)}
     """
     return {name: _shape(hint) for name, hint in get_type_hints(record).items()}
 
 
+def read_record(kind: type[T], value: Json, where: str) -> T:
+    """A dataclass from an object of its fields, which are checked by their annotations; one with a
+    default may be absent or null.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Point:
+    ...     place: tuple[float, ...]
+    ...     name: str = ""
+    >>> read_record(Point, {"place": [1, 2]}, "points.json")
+    Point(place=(1, 2), name='')
+    >>> read_record(Point, {"place": [1], "name": 7}, "points.json")
+    Traceback (most recent call last):
+    partita.errors.RunError: load: points.json: name must be text; got 7. ...
+    """
+    hints = get_type_hints(kind)
+    shapes: dict[str, Shape] = {name: _shape(hint) for name, hint in hints.items()}
+    check_like(value, shapes, where)
+    for one in fields(kind):  # type: ignore[arg-type]
+        if one.default is one.default_factory is MISSING:
+            check_like(value, {one.name: shapes[one.name]}, where, whole=True)
+    given = {name: value[name] for name in hints if value.get(name) is not None}
+    return kind(**{name: _as_tuples(hints[name], part) for name, part in given.items()})
+
+
 def _shape(hint: Any) -> Shape:
+    """The shape of values of an annotated type."""
     if is_typeddict(hint):
         return shape_of(hint)
-    origin, parts = get_origin(hint), [part for part in get_args(hint) if part is not NoneType]
-    if origin is list:
+    origin, parts = get_origin(hint), get_args(hint)
+    if record := next(filter(is_typeddict, parts), None) if origin is UnionType else None:
+        return shape_of(record)
+    if origin in (list, tuple):
         return [_shape(parts[0])]
-    return _shape(parts[0]) if origin is UnionType else origin or hint
+    if origin in (Union, UnionType):
+        return tuple(map(_shape, parts))
+    if origin is Literal:
+        return type(parts[0])
+    return dict if origin is Mapping else origin or hint
+
+
+def _as_tuples(hint: Any, value: Json) -> Json:
+    """A value of JSON with tuples where its annotated type has them."""
+    if get_origin(hint) is not tuple:
+        return value
+    return tuple(_as_tuples(get_args(hint)[0], part) for part in value)
 
 
 def _kinds(shape: Shape) -> tuple[type, ...]:

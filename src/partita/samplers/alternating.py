@@ -11,25 +11,23 @@ Letters: C chains, D visible, H hidden.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
 from partita.core.capability import require
-from partita.core.protocols import Data, EnergyModel, Field, Reference, Settings
+from partita.core.protocols import Data, EnergyModel, Field, Reference, Sampler, Settings
 from partita.errors import invalid
 from partita.samplers.gradient import (
     TUNING_STEPS,
-    Adaptive,
     Metropolis,
     MetropolisInfo,
     MetropolisState,
     tuning_run,
 )
 from partita.samplers.langevin import MALA
-from partita.samplers.step_size import StepSize
 
 
 class GivenHidden(EnergyModel):
@@ -58,16 +56,10 @@ class GivenHidden(EnergyModel):
         return self.joint.settings()
 
 
-class AlternatingState(NamedTuple):
-    """The chains, and what the kernel on x knows."""
-
-    x: Tensor  # (*, C, D)
-    inner: MetropolisState
-
-
 @dataclass(frozen=True)
-class Alternating(Adaptive[AlternatingState]):
-    """Hidden units from their exact conditional, then x by a gradient kernel given them.
+class Alternating(Sampler[MetropolisState]):
+    """Hidden units from their exact conditional, then x by a gradient kernel given them; the state
+    is that kernel's.
 
     Arguments:
         kernel: Moves x given h: ``MALA()`` or ``HMC()``.
@@ -75,52 +67,44 @@ class Alternating(Adaptive[AlternatingState]):
 
     kernel: Metropolis = field(default_factory=MALA)
 
+    remembers = True
+
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Metropolis):
             raise invalid("Alternating", "kernel", "be MALA() or HMC()", self.kernel)
 
-    def init(
-        self, model: EnergyModel, x: Tensor, *, generator: torch.Generator
-    ) -> AlternatingState:
+    def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> MetropolisState:
         require("Alternating", model)
-        return AlternatingState(x, self.kernel.init(model, x, generator=generator))
+        return self.kernel.init(model, x, generator=generator)
 
     def place(
         self,
         model: EnergyModel,
-        state: AlternatingState,
+        state: MetropolisState,
         x: Tensor,
         field: Field | None = None,
         *,
         generator: torch.Generator,
-    ) -> AlternatingState:
+    ) -> MetropolisState:
         """The same chains at ``x``; the step computes their energy given h, once h is known."""
         return state._replace(x=x)
 
-    def reopen(self, state: AlternatingState) -> AlternatingState:
-        return state._replace(inner=self.kernel.reopen(state.inner))
+    def reopen(self, state: MetropolisState) -> MetropolisState:
+        return self.kernel.reopen(state)
 
     @torch.no_grad()
     def step(
-        self, model: Any, state: AlternatingState, *, generator: torch.Generator
-    ) -> tuple[AlternatingState, MetropolisInfo]:
+        self, model: Any, state: MetropolisState, *, generator: torch.Generator
+    ) -> tuple[MetropolisState, MetropolisInfo]:
         given = GivenHidden(model, rng.draw(model.hidden_given_visible(state.x), generator))
-        placed = self.kernel.place(given, state.inner, state.x, generator=generator)
-        inner, info = self.kernel.step(given, placed, generator=generator)
-        return AlternatingState(inner.x, inner), info
+        placed = self.kernel.place(given, state, state.x, generator=generator)
+        return self.kernel.step(given, placed, generator=generator)
 
     @torch.no_grad()
     def tuned(self, model: EnergyModel, *, generator: torch.Generator) -> "Alternating":
         """The kernel with step sizes fixed along the model's path."""
         if not self.kernel.warm_up:
             return self
-        schedule = tuning_run(
-            Alternating(replace(self.kernel, warm_up=TUNING_STEPS)), model, generator
-        )
+        pilot = Alternating(replace(self.kernel, warm_up=TUNING_STEPS))
+        schedule = tuning_run(pilot, model, generator)
         return Alternating(replace(self.kernel, warm_up=0, schedule=schedule))
-
-    def step_sizes(self, state: AlternatingState) -> StepSize:
-        return state.inner.size
-
-    def with_sizes(self, state: AlternatingState, size: StepSize) -> AlternatingState:
-        return state._replace(inner=state.inner._replace(size=size))

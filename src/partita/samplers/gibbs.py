@@ -7,16 +7,16 @@ for all chains at once.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.arguments import PositiveInt
 from partita.core.capability import require
-from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Capability, Chains, EnergyModel, Field, Sampler
-from partita.samplers.sweep import ORDERS, draw_order, pair_sweeps
+from partita.samplers.sweep import Order, draw_order, pair_sweeps
 
 
 class SiteChanges(NamedTuple):
@@ -56,12 +56,8 @@ class Gibbs(SiteSampler):
             model's graph before the next: the checkerboard of a lattice.
     """
 
-    sweeps: int = 1
-    order: Literal["random", "sequential", "colors"] = "random"
-
-    def __post_init__(self) -> None:
-        check_count("Gibbs", "sweeps", self.sweeps)
-        check_choice("Gibbs", "order", self.order, ORDERS)
+    sweeps: PositiveInt = 1
+    order: Order = "random"
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Chains:
         require("Gibbs", model)
@@ -94,7 +90,7 @@ def block_sweep(model: Any, x: Tensor, field: Field | None, generator: torch.Gen
 
 
 def site_sweep(
-    model: EnergyModel, x: Tensor, generator: torch.Generator, order: str = "random"
+    model: EnergyModel, x: Tensor, generator: torch.Generator, order: Order = "random"
 ) -> Tensor:
     """One coordinate after the other, each from its exact conditional; a random order makes the
     sweep reversible.

@@ -14,15 +14,16 @@ Letters: C chains, T temperatures, D visible.
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self, TypeAlias
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.arguments import NonNegativeInt, PositiveFloat
 from partita.core.capability import require
-from partita.core.checks import check_count, check_real
-from partita.core.protocols import EnergyModel, Field, Sampler, Walk
+from partita.core.checks import check_real
+from partita.core.protocols import EnergyModel, Field, Sampler
 from partita.errors import Diverged, invalid
 from partita.samplers import step_size as sizes
 from partita.samplers.step_size import Schedule, StepSize
@@ -66,24 +67,17 @@ def energy_and_gradient(owner: str, model: EnergyModel, x: Tensor) -> tuple[Tens
     known = model.slope(x)
     if known is not None:
         return known
-    x = x.detach().requires_grad_()
+    x, what = x.detach().requires_grad_(), f"the free energy of {model.title()}"
     with torch.enable_grad():
         energy = model.free_energy(x)
         if energy.shape != x.shape[:-1]:
-            raise invalid(
-                owner,
-                f"the free energy of {model.title()}",
-                f"have shape {tuple(x.shape[:-1])}, one number for each row",
-                tuple(energy.shape),
-                "Sum or squeeze the last dimension.",
-            )
+            allowed = f"have shape {tuple(x.shape[:-1])}, one number for each row"
+            remedy = "Sum or squeeze the last dimension."
+            raise invalid(owner, what, allowed, tuple(energy.shape), remedy)
         if not energy.requires_grad:
+            remedy = "Compute it by torch operations, without detach or no_grad."
             raise invalid(
-                owner,
-                f"the free energy of {model.title()}",
-                "be differentiable in x",
-                "a value without a gradient",
-                "Compute it by torch operations, without detach or no_grad.",
+                owner, what, "be differentiable in x", "a value without a gradient", remedy
             )
         (gradient,) = torch.autograd.grad(energy.sum(), x)
     return energy.detach(), gradient
@@ -122,36 +116,25 @@ def leapfrog(
     return x, momentum, energy, gradient
 
 
-class Adaptive(Sampler[Walk]):
-    """A kernel whose step size is adapted in a warm-up."""
+def check_acceptance(owner: str, parameter: str, value: float) -> None:
+    """A share strictly between 0 and 1."""
+    if check_real(owner, parameter, value, 0, 1, open_low=True) == 1:
+        raise invalid(owner, parameter, "lie between 0 and 1", value)
 
-    remembers = True
 
-    @abstractmethod
-    def step_sizes(self, state: Walk) -> StepSize:
-        """What the adaptation knows."""
-
-    @abstractmethod
-    def with_sizes(self, state: Walk, size: StepSize) -> Walk:
-        """The state with another adaptation."""
+Acceptance: TypeAlias = Annotated[float, check_acceptance]
 
 
 @dataclass(frozen=True)
-class Metropolis(Adaptive[MetropolisState]):
+class Metropolis(Sampler[MetropolisState]):
     """A gradient proposal, accepted or rejected so that the target is left invariant."""
 
-    step_size: float = 0.2
-    warm_up: int = 200
-    acceptance: float = 0.6
-    schedule: Schedule | None = None
+    step_size: PositiveFloat = 0.2
+    warm_up: NonNegativeInt = 200
+    acceptance: Acceptance = 0.6
+    schedule: Annotated[Schedule, sizes.check_schedule] | None = None
 
-    def __post_init__(self) -> None:
-        owner = type(self).__name__
-        check_real(owner, "step_size", self.step_size, 0, open_low=True)
-        check_count(owner, "warm_up", self.warm_up, 0)
-        sizes.check_schedule(owner, self.schedule)
-        if check_real(owner, "acceptance", self.acceptance, 0, 1, open_low=True) == 1:
-            raise invalid(owner, "acceptance", "lie between 0 and 1", self.acceptance)
+    remembers = True
 
     @abstractmethod
     def propose(
@@ -223,24 +206,18 @@ class Metropolis(Adaptive[MetropolisState]):
         schedule = tuning_run(replace(self, warm_up=TUNING_STEPS), model, generator)
         return replace(self, warm_up=0, schedule=schedule)
 
-    def step_sizes(self, state: MetropolisState) -> StepSize:
-        return state.size
-
-    def with_sizes(self, state: MetropolisState, size: StepSize) -> MetropolisState:
-        return state._replace(size=size)
-
     def _size(self, model: EnergyModel, state: MetropolisState) -> Tensor:
         """From the schedule where there is one, else what the warm-up says by now."""
         if self.schedule is not None:
             beta = torch.as_tensor(model.beta).to(state.energy)
             return sizes.scheduled(self.schedule, beta if beta.dim() else beta[None])
         known = state.size
-        return (known.log_size if int(known.count) < self.warm_up else known.average).exp()
+        return (known.log_size if int(known.steps) < self.warm_up else known.average).exp()
 
     def _adapt(self, size: StepSize, info: MetropolisInfo) -> StepSize:
         moved = info.accepted.any(-1, keepdim=True)
         size = size._replace(stuck=torch.where(moved, 0.0, size.stuck + 1))
-        if int(size.count) >= self.warm_up:
+        if int(size.steps) >= self.warm_up:
             return size
         return sizes.adapted(size, info.probability.mean(-1, keepdim=True), self.acceptance)
 
@@ -263,7 +240,9 @@ class Metropolis(Adaptive[MetropolisState]):
         )
 
 
-def tuning_run(kernel: Adaptive[Walk], model: EnergyModel, generator: torch.Generator) -> Schedule:
+def tuning_run(
+    kernel: Sampler[MetropolisState], model: EnergyModel, generator: torch.Generator
+) -> Schedule:
     """Anneal some chains upwards and adapt the step size at each of a few temperatures."""
     x = model.reference().draw(TUNING_CHAINS, generator=generator)
     state = kernel.init(model.annealed(0.0), x, generator=generator)
@@ -271,11 +250,11 @@ def tuning_run(kernel: Adaptive[Walk], model: EnergyModel, generator: torch.Gene
     for beta in torch.linspace(0, 1, TUNING_TEMPERATURES).tolist():
         target = model.annealed(beta)
         if betas:
-            average = kernel.step_sizes(state).average
+            average = state.size.average
             state = kernel.place(target, state, state.x, generator=generator)
-            state = kernel.with_sizes(state, sizes.start(average.exp(), average))
+            state = state._replace(size=sizes.start(average.exp(), average))
         for _ in range(TUNING_STEPS):
             state, _ = kernel.step(target, state, generator=generator)
         betas.append(float(torch.as_tensor(target.beta).max()))
-        found.append(float(kernel.step_sizes(state).average.exp().mean()))
+        found.append(float(state.size.average.exp().mean()))
     return tuple(betas), tuple(found)

@@ -8,14 +8,15 @@ Letters: C chains, D visible, L leapfrog steps.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import PositiveInt, within
 from partita.core.protocols import EnergyModel
-from partita.samplers.gradient import Metropolis, MetropolisState, leapfrog
+from partita.samplers.gradient import Acceptance, Metropolis, MetropolisState, leapfrog
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,9 @@ class HMC(Metropolis):
             places.
     """
 
-    acceptance: float = 0.8
-    leapfrogs: int = 10
-    jitter: float = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count("HMC", "leapfrogs", self.leapfrogs)
-        check_real("HMC", "jitter", self.jitter, 0.0, 0.99)
+    acceptance: Acceptance = 0.8
+    leapfrogs: PositiveInt = 10
+    jitter: Annotated[float, within(0.0, 0.99)] = 0.2
 
     def varied(self, size: Tensor, state: MetropolisState, generator: torch.Generator) -> Tensor:
         if not self.jitter:

@@ -21,13 +21,11 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.arguments import PositiveInt
 from partita.core.capability import require
-from partita.core.checks import check_choice, check_count
 from partita.core.protocols import Chains, EnergyModel
 from partita.errors import Unsupported
 from partita.samplers.gibbs import SiteSampler
-
-DIFFERENCES = ("exact", "gradient")
 
 
 class InformedInfo(NamedTuple):
@@ -64,12 +62,8 @@ class Informed(SiteSampler):
             pass (supports of two values), for models whose conditionals are dear.
     """
 
-    moves: int = 1
+    moves: PositiveInt = 1
     differences: Literal["exact", "gradient"] = "exact"
-
-    def __post_init__(self) -> None:
-        check_count("Informed", "moves", self.moves)
-        check_choice("Informed", "differences", self.differences, DIFFERENCES)
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Chains:
         require("Informed", model)
@@ -132,11 +126,11 @@ def move(
         + (there.log_q.gather(-1, back) - here.log_q.gather(-1, change)).squeeze(-1)
     )
     accept = rng.uniform(log_accept.shape, log_accept, generator).log() < log_accept
-    chosen = [
-        torch.where(accept.view(*accept.shape, *[1] * (a.dim() - accept.dim())), b, a)
-        for a, b in zip(here, there, strict=True)
-    ]
-    return torch.where(accept[..., None], there_x, x), Proposal(*chosen), accept
+    keep = accept[..., None]
+    following = Proposal(
+        torch.where(keep, there.log_q, here.log_q), torch.where(accept, there.energy, here.energy)
+    )
+    return torch.where(keep, there_x, x), following, accept
 
 
 def _log_q(differences: Tensor, own: Tensor) -> Tensor:

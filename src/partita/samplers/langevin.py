@@ -11,14 +11,14 @@ Letters: C chains, D visible.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.arguments import PositiveFloat
 from partita.core.capability import require
-from partita.core.checks import check_real
 from partita.core.protocols import EnergyModel, Sampler
 from partita.errors import Diverged
 from partita.samplers.gradient import (
@@ -57,12 +57,9 @@ class Langevin(Sampler[Position]):
         step_size: epsilon, the standard deviation of the noise of one step.
     """
 
-    step_size: float = 0.05
+    step_size: PositiveFloat = 0.05
 
-    invariant: ClassVar[bool] = False  # it leaves another distribution than the target unchanged
-
-    def __post_init__(self) -> None:
-        check_real("Langevin", "step_size", self.step_size, 0, open_low=True)
+    invariant = False  # it leaves another distribution than the target unchanged
 
     @torch.no_grad()
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Position:

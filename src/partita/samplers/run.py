@@ -1,13 +1,14 @@
 """Run chains: burn in, thin, collect, and say whether they mixed."""
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple
+from typing import Annotated, Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_count, check_generator, check_role, check_rows
+from partita.core.arguments import NonNegativeInt, PositiveInt, validated
+from partita.core.checks import check_generator, check_role, check_rows
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler, Walk, check_kernel
 from partita.diagnostics.chains import ChainReport, summarize_chains
 from partita.errors import invalid
@@ -27,15 +28,16 @@ class Draws(NamedTuple, Generic[Walk]):
         return self.x.flatten(0, 1)
 
 
+@validated
 @torch.no_grad()
 def run(
     model: EnergyModel,
     sampler: Sampler[Walk],
-    x: Tensor,
+    x: Annotated[Tensor, check_rows],
     *,
-    draws: int,
-    burn_in: int = 0,
-    thin: int = 1,
+    draws: PositiveInt,
+    burn_in: NonNegativeInt = 0,
+    thin: PositiveInt = 1,
     statistic: Callable[[Tensor], Tensor] | None = None,
     generator: torch.Generator,
 ) -> Draws[Walk]:
@@ -46,10 +48,6 @@ def run(
         thin: Steps from one collected state to the next.
         statistic: What R-hat and ESS are about, ``(C, D) -> (C, K)``; the free energy by default.
     """
-    check_count("run", "draws", draws)
-    check_count("run", "thin", thin)
-    check_count("run", "burn_in", burn_in, 0)
-    check_rows("run", "x", x)
     x = x.to(model.like)
     model.support.check(x, "run")
     summarize = statistic or (lambda rows: model.free_energy(rows)[:, None])
@@ -64,16 +62,21 @@ def run(
         kept.append(state.x)
         summaries.append(summarize(state.x))
     report = summarize_chains(torch.stack(summaries, 1))
-    return Draws(torch.stack(kept, 1), state, report, _mean_info(infos))
+    means = {
+        name: float(torch.stack([info[name].float().mean() for info in infos]).mean())
+        for name in infos[0]
+    }
+    return Draws(torch.stack(kept, 1), state, report, means)
 
 
+@validated
 @memory_limit.named("sample")
 def sample(
     model: EnergyModel | DirectedModel,
-    n: int,
+    n: PositiveInt,
     *,
     sampler: Sampler | None = None,
-    burn_in: int = 1000,
+    burn_in: NonNegativeInt = 1000,
     x: Tensor | None = None,
     generator: torch.Generator,
 ) -> Tensor:
@@ -83,8 +86,6 @@ def sample(
     Chains start at draws from the model's reference (or at ``x``). :func:`run` collects longer runs
     and says whether they mixed.
     """
-    check_count("sample", "n", n)
-    check_count("sample", "burn_in", burn_in, 0)
     check_generator("sample", generator)
     if isinstance(model, DirectedModel):
         if type(sampler).__name__ in capability.PARTS:
@@ -106,17 +107,9 @@ def _states(x: object, n: int) -> Tensor:
     try:
         states = torch.as_tensor(x)
     except (TypeError, ValueError, RuntimeError):
-        raise invalid(
-            "sample", "x", "be a tensor of states to start at", type(x).__name__
-        ) from None
+        allowed = "be a tensor of states to start at"
+        raise invalid("sample", "x", allowed, type(x).__name__) from None
     if states.dim() == 0 or len(states) != n:
         got = len(states) if states.dim() else "a number"
         raise invalid("sample", "x", f"have n = {n} rows, one for each chain", got)
     return states
-
-
-def _mean_info(infos: list[dict[str, Tensor]]) -> dict[str, float]:
-    return {
-        name: float(torch.stack([info[name].float().mean() for info in infos]).mean())
-        for name in infos[0]
-    }

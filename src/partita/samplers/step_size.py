@@ -33,63 +33,54 @@ class StepSize(NamedTuple):
     average: Tensor  # of log_size
     error: Tensor  # mean of wanted minus seen acceptance
     center: Tensor  # mu
-    count: Tensor  # (), steps of adaptation made
+    steps: Tensor  # (), of adaptation made
     stuck: Tensor  # steps in a row in which no chain moved
 
 
 def start(size: float | Tensor, like: Tensor) -> StepSize:
     """No experience yet; ``like`` is the energy of the chains, ``(*, C)``."""
-    log_size = (
-        torch.as_tensor(size, dtype=like.dtype, device=like.device)
-        .log()
-        .expand(*like.shape[:-1], 1)
-        .clone()
-    )
+    one = torch.as_tensor(size, dtype=like.dtype, device=like.device)
+    log_size = one.log().expand(*like.shape[:-1], 1).clone()
     nought = torch.zeros_like(log_size)
     return StepSize(log_size, log_size, nought, log_size, torch.zeros((), dtype=torch.long), nought)
 
 
 def adapted(size: StepSize, acceptance: Tensor, wanted: float) -> StepSize:
     """One step of dual averaging, from the mean acceptance ``(*, 1)``."""
-    t = int(size.count) + 1
+    t = int(size.steps) + 1
     error = torch.lerp(size.error, wanted - acceptance, 1 / (t + DELAY))
     log_size = size.center - math.sqrt(t) / GAMMA * error
     return size._replace(
         log_size=log_size,
         average=torch.lerp(size.average, log_size, t**-DECAY),
         error=error,
-        count=size.count + 1,
+        steps=size.steps + 1,
     )
 
 
 def reopened(size: StepSize, warm_up: int) -> StepSize:
     """The target has changed, so the second half of the warm-up begins again."""
-    return size._replace(count=size.count.clamp_max(warm_up // 2))
+    return size._replace(steps=size.steps.clamp_max(warm_up // 2))
 
 
-def check_schedule(owner: str, schedule: Schedule | None) -> None:
-    """None, or as many step sizes above 0 as inverse temperatures."""
-    if schedule is None:
-        return
+def check_schedule(owner: str, parameter: str, schedule: Schedule) -> None:
+    """As many step sizes above 0 as inverse temperatures."""
     pair = (
         isinstance(schedule, tuple | list)
         and len(schedule) == 2
         and all(isinstance(part, tuple | list) for part in schedule)
     )
     if not pair or len(schedule[0]) != len(schedule[1]) or not schedule[0]:
-        raise invalid(
-            owner, "schedule", "be inverse temperatures and as many step sizes", repr(schedule)
-        )
+        allowed = "be inverse temperatures and as many step sizes"
+        raise invalid(owner, parameter, allowed, repr(schedule))
     for beta, size in zip(*schedule, strict=True):
-        check_real(owner, "schedule", beta, 0)
-        check_real(owner, "schedule", size, 0, open_low=True)
+        check_real(owner, parameter, beta, 0)
+        check_real(owner, parameter, size, 0, open_low=True)
 
 
 def scheduled(schedule: Schedule, beta: Tensor) -> Tensor:
     """The step size at ``beta``, linear between the temperatures of the schedule."""
-    betas, sizes = (
-        torch.tensor(column, dtype=beta.dtype, device=beta.device) for column in schedule
-    )
+    betas, sizes = (beta.new_tensor(column) for column in schedule)
     above = torch.searchsorted(betas, beta.contiguous()).clamp(1, len(betas) - 1)
     share = (beta - betas[above - 1]) / (betas[above] - betas[above - 1])
     return torch.lerp(sizes[above - 1], sizes[above], share.clamp(0, 1))

@@ -11,10 +11,8 @@ Letters: C chains, D sites, K values, S sweeps.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -25,13 +23,14 @@ from partita.core.annealed import Annealed
 from partita.core.checks import check_categories, check_width
 from partita.core.protocols import EnergyModel
 from partita.models.energy.graphs import Graph
-from partita.models.energy.pairwise import Sites
+from partita.models.energy.pairwise import PairwiseModel, Sites
+from partita.runtime.threads import map_in_threads
 
-ORDERS = ("random", "sequential", "colors")
+Order: TypeAlias = Literal["random", "sequential", "colors"]
 WORTH_THREADS = 1 << 18  # couplings times chains and sweeps, a few tenths of a millisecond
 
 
-def draw_order(order: str, sites: int, graph: Graph | None, generator: torch.Generator) -> Tensor:
+def draw_order(order: Order, sites: int, graph: Graph | None, generator: torch.Generator) -> Tensor:
     """The order of one sweep: any, drawn anew; 0, 1, 2, ...; or color by color, the colors in an
     order drawn anew.
     """
@@ -44,13 +43,14 @@ def draw_order(order: str, sites: int, graph: Graph | None, generator: torch.Gen
     )
 
 
-def unwrap(model: EnergyModel) -> tuple[Any, Tensor | None]:
+def unwrap(model: EnergyModel) -> tuple[PairwiseModel, Tensor | None]:
     """The model behind an annealed view, and its inverse temperature."""
-    return (model.base, model.beta) if isinstance(model, Annealed) else (model, None)
+    base, beta = (model.base, model.beta) if isinstance(model, Annealed) else (model, None)
+    return cast(PairwiseModel, base), beta
 
 
 def pair_sweeps(
-    model: EnergyModel, x: Tensor, sweeps: int, order: str, generator: torch.Generator
+    model: EnergyModel, x: Tensor, sweeps: int, order: Order, generator: torch.Generator
 ) -> Tensor:
     """Some sweeps of chains ``(*, C, D)`` of a model that offers pairs; hidden units are drawn
     before each.
@@ -107,15 +107,7 @@ def in_threads(
     """
     count = min(torch.get_num_threads(), pieces) if work > WORTH_THREADS else 1
     edges = np.linspace(0, pieces, count + 1).astype(int).tolist()
-    if count == 1:
-        kernel(0, pieces, *arguments)
-    else:
-        list(_pool(count).map(lambda ends: kernel(*ends, *arguments), pairwise(edges)))
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="sweep")
+    map_in_threads(kernel, [(*ends, *arguments) for ends in pairwise(edges)])
 
 
 @torch.no_grad()

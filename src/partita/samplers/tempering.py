@@ -5,7 +5,7 @@ r"""Tempering: one chain per temperature, neighbors exchanged by the Metropolis 
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ class LadderState(NamedTuple):
     ladder: Tensor  # (T, C, D)
     parity: Tensor  # ()
     # what the kernel remembers of every rung, such as step sizes; empty where it remembers nothing
-    kernel: Any = ()
+    kernel: ChainState | tuple[()] = ()
 
     @property
     def x(self) -> Tensor:
@@ -43,10 +43,8 @@ class LadderInfo(NamedTuple):
 
     def numbers(self) -> dict[str, Tensor]:
         """``swapped``, and the kernel's numbers on the model's own rung."""
-        return {
-            "swapped": self.swapped,
-            **{name: value[-1] for name, value in self.kernel.numbers().items()},
-        }
+        own = {name: value[-1] for name, value in self.kernel.numbers().items()}
+        return {"swapped": self.swapped, **own}
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,8 @@ class Tempering(Sampler[LadderState]):
             raise invalid("Tempering", "betas", "rise from 0 or more to exactly 1", list(betas))
         check_kernel("Tempering", "kernel", self.kernel)
         if self.kernel.kernel_on != "x":
-            raise invalid(
-                "Tempering",
-                "kernel",
-                "move x, such as Gibbs()",
-                f"{self.kernel}, which moves a {self.kernel.kernel_on}",
-            )
+            got = f"{self.kernel}, which moves a {self.kernel.kernel_on}"
+            raise invalid("Tempering", "kernel", "move x, such as Gibbs()", got)
 
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> LadderState:
         require("Tempering", model)
@@ -138,7 +132,7 @@ class Tempering(Sampler[LadderState]):
         return inner if self.kernel.remembers else ()
 
     def _betas(self, like: Tensor) -> Tensor:
-        return torch.tensor(self.betas, dtype=like.dtype, device=like.device)
+        return like.new_tensor(self.betas)
 
     def _rungs(self, model: EnergyModel, like: Tensor) -> EnergyModel:
         return model.annealed(self._betas(like)[:, None])

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from partita.errors import DataError
+from partita.errors import unusable
+from partita.tables.arrays import bad_file
 from partita.tables.labels import Labels
 
 FASTA = (".fasta", ".fa", ".afa", ".a2m")
@@ -20,13 +21,11 @@ def read_fasta(path: Path) -> tuple[np.ndarray, Labels]:
         if line.startswith(">"):
             sequences.append([])
         elif line.strip() and not sequences:
-            raise DataError(
-                f"load: {path} must begin with a line that starts with '>'; got {line[:20]!r}."
-            )
+            raise bad_file(path, "begin with a line that starts with '>'", repr(line[:20]))
         elif line.strip():
             sequences[-1].append(line.strip())
     if not sequences:
-        raise DataError(f"load: {path} must hold sequences; got none.")
+        raise bad_file(path, "hold sequences", "none")
     rows = ["".join(parts) for parts in sequences]
     if path.suffix.lower() == ".a2m":
         rows = ["".join(c for c in row if not c.islower() and c != ".") for row in rows]
@@ -42,10 +41,9 @@ def letters(sequences: Iterable[str], owner: str) -> tuple[np.ndarray, Labels]:
     rows = list(sequences)
     for number, row in enumerate(rows):
         if len(row) != len(rows[0]):
-            raise DataError(
-                f"{owner}: sequences must have one length, as those of an alignment have; got "
-                f"{len(rows[0])} in row 0 and {len(row)} in row {number}. Align them first."
-            )
+            allowed = "have one length, as those of an alignment have"
+            got = f"{len(rows[0])} in row 0 and {len(row)} in row {number}"
+            raise unusable(owner, "sequences", allowed, got, "Align them first.")
     codes = (
         np.array([list(row) for row in rows])
         .view(np.uint32)

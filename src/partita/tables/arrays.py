@@ -2,10 +2,10 @@
 tensors, frames, lists.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from partita.core.checks import check_tensor
-from partita.errors import DataError, InputError, invalid, unusable
+from partita.errors import DataError, InputError, Words, invalid, unusable
 from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk
 from partita.tables.schema import Schema, listed
@@ -27,11 +27,12 @@ ENCODE = (
 Columns = tuple[str, ...] | None
 
 
+@runtime_checkable
 class Frame(Protocol):
     """A frame of pandas or polars."""
 
     @property
-    def columns(self) -> Any: ...
+    def columns(self) -> Iterable[object]: ...
 
     @property
     def dtypes(self) -> Any: ...
@@ -39,12 +40,30 @@ class Frame(Protocol):
     def to_numpy(self) -> np.ndarray: ...
 
 
+@runtime_checkable
+class PolarsFrame(Frame, Protocol):
+    """A frame of polars."""
+
+    def get_columns(self) -> list[Any]: ...
+
+    def to_arrow(self) -> Any: ...
+
+
+@runtime_checkable
+class SparseTable(Protocol):
+    """A sparse matrix of SciPy."""
+
+    def toarray(self) -> np.ndarray: ...
+
+
 TableLike = ArrayLike | Tensor | Frame | OnDisk
 
 
 @dataclass(frozen=True)
 class Splits:
-    """The rows of a file, all together or in parts; the first axis is the row."""
+    """The rows of a file, all together or in parts, with what is known about them; the first axis
+    is the row.
+    """
 
     train: np.ndarray
     valid: np.ndarray | None = None
@@ -53,22 +72,21 @@ class Splits:
     weight: np.ndarray | None = None
     labels: Labels | None = None  # what numbers that stand for words mean
     schema: Schema | None = None  # what the columns of a table hold
+    note: str = ""
+    shape: tuple[int, ...] | None = None  # of a row that is an image
+    entropy: float | None = None  # of the distribution behind them
+    scale: float | None = None  # the gray level that means one
+
+
+def bad_file(path: str | Path, allowed: str, got: object, remedy: Words = "") -> DataError:
+    """The error for a file that is not as it must be."""
+    return unusable("load", str(path), allowed, got, remedy)
 
 
 def damaged(path: Path) -> DataError:
     """The error for a file that does not hold what its ending says."""
-    return unusable(
-        "load",
-        str(path),
-        f"be a whole {path.suffix} file",
-        "one that is cut short or damaged",
-        "Copy or download it again.",
-    )
-
-
-def is_frame(x: object) -> TypeGuard[Frame]:
-    """Whether something is a frame."""
-    return hasattr(x, "columns") and hasattr(x, "to_numpy")
+    got = "one that is cut short or damaged"
+    return bad_file(path, f"be a whole {path.suffix} file", got, "Copy or download it again.")
 
 
 def as_table(x: TableLike, owner: str) -> tuple[np.ndarray, Columns]:
@@ -82,7 +100,7 @@ def as_table(x: TableLike, owner: str) -> tuple[np.ndarray, Columns]:
         table, columns = cast("np.ndarray", x), None  # indexed like one
     elif isinstance(x, Tensor):
         table, columns = _of_array(_of_tensor(x, owner), owner), None
-    elif is_frame(x):
+    elif isinstance(x, Frame):
         table, columns = _of_frame(x, owner)
     else:
         table, columns = _of_array(x, owner), None
@@ -111,7 +129,7 @@ def check_finite_table(
     """
     if table.dtype.kind != "f":
         return
-    for part in chunks(*table.shape):
+    for part in row_ranges(*table.shape):
         bad = np.isinf(table[part]) if missing else ~np.isfinite(table[part])
         if bad.any():
             row, column = np.argwhere(bad)[0]
@@ -123,15 +141,20 @@ def check_finite_table(
             )
 
 
-def chunks(rows: int, width: int) -> Iterator[slice]:
+def row_ranges(rows: int, width: int) -> Iterator[slice]:
     """Ranges of rows that hold about ``CHUNK`` numbers each.
 
-    >>> list(chunks(5, CHUNK // 2))
+    >>> list(row_ranges(5, CHUNK // 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     step = max(1, CHUNK // width)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
+
+
+def pieces(table: np.ndarray) -> Iterator[np.ndarray]:
+    """A table in chunks of rows."""
+    return (table[part] for part in row_ranges(*table.shape))
 
 
 def not_numeric(owner: str, columns: Sequence[str], parameter: str = "x") -> InputError:
@@ -164,11 +187,11 @@ def _of_frame(frame: Any, owner: str) -> tuple[np.ndarray, Columns]:
     table = frame.to_numpy()
     if table.dtype.kind in NUMERIC:
         return table, columns
-    if hasattr(frame, "get_columns"):  # polars
+    if isinstance(frame, PolarsFrame):
         series = frame.get_columns()
     else:
         series = [column for _, column in frame.items()]
-    return _stack([_of_series(column) for column in series], columns, owner), columns
+    return _stack(list(map(_of_series, series)), columns, owner), columns
 
 
 def _of_series(series: Any) -> np.ndarray:
@@ -181,8 +204,8 @@ def _of_series(series: Any) -> np.ndarray:
     )
 
 
-def _of_array(x: Any, owner: str) -> np.ndarray:
-    if hasattr(x, "toarray"):
+def _of_array(x: ArrayLike, owner: str) -> np.ndarray:
+    if isinstance(x, SparseTable):
         got = f"a sparse {type(x).__name__}"
         raise invalid(owner, "x", "be a dense table", got, "Call x.toarray() first.")
     if isinstance(x, np.ma.MaskedArray):

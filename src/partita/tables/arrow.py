@@ -5,9 +5,11 @@ An .arrow or .feather file is in Arrow's file or stream format. In memory at any
 a Parquet file, or one record batch of an Arrow file, and neither grows with the number of rows.
 """
 
-from collections.abc import Collection, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc, types
 
-from partita.errors import invalid, unusable
-from partita.tables.arrays import NUMERIC, Columns, damaged, not_numeric
+from partita.errors import invalid
+from partita.tables.arrays import (
+    NUMERIC,
+    Columns,
+    Frame,
+    PolarsFrame,
+    bad_file,
+    damaged,
+    not_numeric,
+)
 from partita.tables.labels import numbered
-from partita.tables.schema import Series, check_names
+from partita.tables.schema import Series, check_names, column_names
 
 compute: Any = import_module("pyarrow.compute")  # whose functions are made when it is imported
 COLUMNAR = (".parquet", ".arrow", ".feather")
@@ -38,93 +48,104 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Columnar:
-    """A columnar file: what its columns are, and its rows chunk by chunk.
+class TableFile(ABC):
+    """A file of a table: what its columns are, and its rows chunk by chunk.
 
     Arguments:
         path: Of the file.
-        schema: Arrow's.
+        columns: The names in it; None where it has none.
+        types: What columns are written as: a NumPy name, ``string``, ``category``, ``date`` or
+            ``other``.
         rows: How many there are.
-        nulls: Whether values may be missing.
     """
 
     path: Path
-    schema: pa.Schema
+    columns: Columns
+    types: tuple[str, ...]
     rows: int
-    nulls: bool
+
+    @abstractmethod
+    def chunks(self) -> Iterator[pa.Table]:
+        """Its rows, a bounded number of them at a time, with null where a value is missing."""
+
+    @abstractmethod
+    def number_types(self) -> list[np.dtype | None]:
+        """The NumPy type of each column; None of one that is no numbers."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns."""
-        return tuple(self.schema.names)
-
-    @property
-    def columns(self) -> Columns:
-        """The names, which every such file has."""
-        return self.names
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """What columns are written as (:func:`dtype_name`)."""
-        return tuple(map(dtype_name, self.schema.types))
-
-    def chunks(self) -> Iterator[pa.Table]:
-        """Its rows, a bounded number of them at a time."""
-        size = max(1, CHUNK // max(1, len(self.schema)))
-        with _whole(self.path):
-            for batch in _batches(self.path, size):
-                for start in range(0, len(batch), size):
-                    yield pa.Table.from_batches([batch.slice(start, size)])
+        """Of the columns, also where the file has none."""
+        return column_names(len(self.types)) if self.columns is None else self.columns
 
     def series(self, left_out: Collection[str] = ()) -> Iterator[list[Series]]:
         """Its columns but for some, chunk by chunk."""
-        kept = [name for name in self.names if name not in left_out]
+        kept = [i for i, name in enumerate(self.names) if name not in left_out]
         for chunk in self.chunks():
-            yield series_of(chunk.select(kept))
-
-    def gaps(self, names: Collection[str]) -> dict[str, int]:
-        """How many values of some columns are missing."""
-        counts = dict.fromkeys(names, 0)
-        for chunk in self.chunks() if names else ():
-            for name in names:
-                counts[name] += chunk.column(name).null_count
-        return counts
+            yield [series(self.names[i], chunk.column(i), self.types[i]) for i in kept]
 
     def number_dtype(self) -> np.dtype:
         """The NumPy type that holds all columns; columns that are no numbers are named."""
-        if not self.names:
-            raise unusable(
-                "load", str(self.path), "have at least one column", "none", "Write it again."
-            )
-        found = list(map(_numpy_type, self.schema.types))
-        text = [repr(name) for name, dtype in zip(self.names, found, strict=True) if dtype is None]
+        found = self.number_types()
+        if not found:
+            raise bad_file(self.path, "have at least one column", "none", "Write it again.")
+        text = [
+            str(i) if self.columns is None else repr(self.columns[i])
+            for i, dtype in enumerate(found)
+            if dtype is None
+        ]
         if text:
             raise not_numeric("load", text, str(self.path))
-        dtype = np.result_type(*[dtype for dtype in found if dtype is not None])
-        return dtype if dtype.kind == "f" or not self.nulls else np.dtype(float)
+        return np.result_type(*[dtype for dtype in found if dtype is not None])
+
+
+@dataclass(frozen=True)
+class Columnar(TableFile):
+    """A columnar file.
+
+    Arguments:
+        schema: Arrow's.
+        read: Its rows from the first on.
+    """
+
+    schema: pa.Schema
+    read: Callable[[], Iterator[pa.Table]]
+
+    @classmethod
+    def of(
+        cls, path: Path, schema: pa.Schema, rows: int, read: Callable[[], Iterator[pa.Table]]
+    ) -> "Columnar":
+        """A file with the columns of an Arrow schema."""
+        types = tuple(map(dtype_name, schema.types))
+        return cls(path, tuple(schema.names), types, rows, schema, read)
+
+    def chunks(self) -> Iterator[pa.Table]:
+        return self.read()
+
+    def number_types(self) -> list[np.dtype | None]:
+        return list(map(_numpy_type, self.schema.types))
 
     def table(self) -> pa.Table:
         """All of it, in memory."""
-        batches = [batch for chunk in self.chunks() for batch in chunk.to_batches()]
-        return pa.Table.from_batches(batches, schema=self.schema)
+        return pa.concat_tables([self.schema.empty_table(), *self.chunks()])
 
 
 def open_columnar(path: Path) -> Columnar:
     """Look at a columnar file: at the end of a Parquet file, once through an Arrow file."""
+    read = partial(_read, path)
     with _whole(path):
         if path.suffix.lower() == ".parquet":
             with _parquet(path) as source:
-                metadata = source.metadata
-                return Columnar(
-                    path, source.schema_arrow, metadata.num_rows, _may_have_nulls(metadata)
-                )
+                return Columnar.of(path, source.schema_arrow, source.metadata.num_rows, read)
         with _arrow_reader(path) as reader:
-            rows = 0
-            nulls = False
-            for batch in _record_batches(reader):
-                rows += len(batch)
-                nulls = nulls or any(column.null_count for column in batch.columns)
-            return Columnar(path, reader.schema, rows, nulls)
+            return Columnar.of(path, reader.schema, sum(map(len, _record_batches(reader))), read)
+
+
+def _read(path: Path) -> Iterator[pa.Table]:
+    with _whole(path):
+        for batch in _batches(path):
+            size = max(1, CHUNK // max(1, batch.num_columns))
+            for start in range(0, len(batch), size):
+                yield pa.Table.from_batches([batch.slice(start, size)])
 
 
 def open_writer(
@@ -136,9 +157,9 @@ def open_writer(
     return ipc.new_file(str(path), schema)
 
 
-def of_frame(frame: Any, owner: str) -> pa.Table:
+def of_frame(frame: Frame, owner: str) -> pa.Table:
     """A pandas or polars frame as an Arrow table; its index, if it has one, is left out."""
-    if hasattr(frame, "to_arrow"):
+    if isinstance(frame, PolarsFrame):
         return frame.to_arrow()
     check_names(list(map(str, frame.columns)), owner)
     try:
@@ -151,20 +172,12 @@ def of_frame(frame: Any, owner: str) -> pa.Table:
         ) from None
 
 
-def series_of(table: pa.Table) -> list[Series]:
+def table_series(table: pa.Table) -> list[Series]:
     """The columns of an Arrow table."""
     return [
-        _series(str(name), column)
+        series(str(name), column, dtype_name(column.type))
         for name, column in zip(table.column_names, table.columns, strict=True)
     ]
-
-
-def word_series(name: str, column: pa.ChunkedArray, dtype: str) -> Series:
-    """A column of words, each looked up but once."""
-    encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()
-    numbers, labels = numbered(encoded.dictionary.to_pylist())
-    place = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
-    return Series(name, np.append(numbers, np.nan)[place], dtype, labels)
 
 
 def dtype_name(kind: pa.DataType) -> str:
@@ -185,12 +198,15 @@ def is_text(kind: pa.DataType) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
-def _series(name: str, column: pa.ChunkedArray) -> Series:
-    dtype = dtype_name(column.type)
+def series(name: str, column: pa.ChunkedArray, dtype: str) -> Series:
+    """A column that is written as ``dtype``; every word is looked up but once."""
     if types.is_dictionary(column.type):
         column = _decoded(column)
     if is_text(column.type):
-        return word_series(name, column, dtype)
+        encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()
+        numbers, labels = numbered(encoded.dictionary.to_pylist())
+        place = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
+        return Series(name, np.append(numbers, np.nan)[place], dtype, labels)
     if dtype_name(column.type) in ("date", "other"):
         return Series(name, np.zeros(len(column)), "other" if dtype == "category" else dtype)
     # truth values are cast to float64 by way of whole numbers alone
@@ -220,9 +236,10 @@ def _parquet(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
 
 
-def _batches(path: Path, size: int) -> Iterator[pa.RecordBatch]:
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     if path.suffix.lower() == ".parquet":
         with _parquet(path) as source:
+            size = max(1, CHUNK // max(1, len(source.schema_arrow)))
             # the stacks of threads would cost address space
             yield from source.iter_batches(size, use_threads=False)
         return
@@ -242,7 +259,7 @@ def _arrow_reader(path: Path) -> Iterator[Reader]:
         file.seek(0)
         if head.startswith(FIRST_FEATHER):
             allowed = "be a Feather file of version 2"
-            raise unusable("load", str(path), allowed, "one of version 1", "Write it again.")
+            raise bad_file(path, allowed, "one of version 1", "Write it again.")
         options = ipc.IpcReadOptions(use_threads=False)
         open_reader = ipc.open_file if head == FILE_FORMAT else ipc.open_stream
         yield open_reader(file, options=options)
@@ -267,12 +284,3 @@ def _numpy_type(kind: pa.DataType) -> np.dtype | None:
     except (NotImplementedError, TypeError):
         return None
     return dtype if dtype.kind in NUMERIC else None
-
-
-def _may_have_nulls(metadata: pq.FileMetaData) -> bool:
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            statistics = metadata.row_group(group).column(column).statistics
-            if statistics is None or statistics.null_count is None or statistics.null_count > 0:
-                return True
-    return False

@@ -9,9 +9,10 @@ from itertools import chain
 import numpy as np
 
 from partita.errors import Argument, Words, invalid
-from partita.tables.labels import Labels
+from partita.tables.labels import Labels, label_of
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Rows
+from partita.tables.schema import first_few
 
 Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
 
@@ -45,37 +46,39 @@ def categories_of(rows: Rows, *others: Rows) -> Lists:
     """
     own = [np.zeros(0)] * rows.width
     for x in chain.from_iterable(part.parts() for part in (rows, *others)):
-        there = [column[~np.isnan(column)] for column in x.astype(np.float64).T]
-        own = [np.unique(np.concatenate(both)) for both in zip(own, there, strict=True)]
+        own = _joined(own, x.astype(np.float64))
     union = np.unique(np.concatenate(own))
     letters = bool(rows.labels) and all(len(word) == 1 for word in rows.labels.values())
     chosen = [union] * len(own) if letters or len(union) <= SHARED * max(map(len, own)) else own
     return tuple(tuple(values.tolist()) for values in chosen)
 
 
+def _joined(seen: list[np.ndarray], x: np.ndarray) -> list[np.ndarray]:
+    """The values of each column that were seen before, and those that rows add to them."""
+    there = (column[~np.isnan(column)] for column in x.T)
+    return [np.unique(np.concatenate(both)) for both in zip(seen, there, strict=True)]
+
+
 def looks_categorical(rows: Rows) -> bool:
     """Whether every column holds words, or few enough whole numbers to be categories."""
     if rows.labels:
         return True
-    seen: list[np.ndarray] = [np.zeros(0)] * rows.width
+    seen = [np.zeros(0)] * rows.width
     for x in rows.parts():
         if (x != np.round(x)).any():
             return False
-        seen = [
-            np.unique(np.concatenate([values, column]))
-            for values, column in zip(seen, x.T, strict=True)
-        ]
+        seen = _joined(seen, x)
         if any(len(values) > MOST_STATES for values in seen):
             return False
     return True
 
 
-def quantile_cuts(rows: Rows, bins: int = BINS) -> Lists:
+def quantile_cuts(rows: Rows) -> Lists:
     """Where each column is cut into parts of about equally many rows; fewer parts where values
     repeat.
     """
     x = to_rank(rows)
-    shares = np.arange(1, bins) / bins
+    shares = np.arange(1, BINS) / BINS
     return tuple(tuple(np.unique(np.quantile(column, shares)).tolist()) for column in x.T)
 
 
@@ -128,10 +131,9 @@ def check_known(x: np.ndarray, lists: Lists, labels: Labels, owner: str, first: 
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
         value = float(x[row, column])
-        known = ", ".join(labels.get(v, f"{v:g}") for v in lists[column][:8])
-        more = ", ..." if len(lists[column]) > 8 else ""
-        allowed = f"hold categories seen in training, in column {column}: {known}{more}"
-        got = f"{labels.get(value, f'{value:g}')} at row {first + row}"
+        known = first_few([label_of(value, labels) for value in lists[column]], 8)
+        allowed = f"hold categories seen in training, in column {column}: {known}"
+        got = f"{label_of(value, labels)} at row {first + row}"
         numbers = () if labels else NUMBERS
         remedy: Words = ("Map rare values to a category of their own", *numbers, ".")
         raise invalid(owner, "X", allowed, got, remedy)

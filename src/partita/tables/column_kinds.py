@@ -16,7 +16,7 @@ from itertools import groupby
 
 from partita.core.checks import check_count
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
-from partita.errors import Argument, InputError, Words, invalid
+from partita.errors import Argument, InputError, Words, invalid, one_line
 from partita.tables.arrays import text_in
 from partita.tables.schema import Schema, listed
 
@@ -40,7 +40,7 @@ def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
     """
     if isinstance(laws, str) or not isinstance(laws, Iterable) or getattr(laws, "ndim", 1) == 0:
         allowed = "say what each column holds, such as ('real', 3)"
-        raise invalid(owner, "laws", allowed, " ".join(repr(laws).split()))
+        raise invalid(owner, "laws", allowed, one_line(laws))
     laws = tuple(laws)
     check_count(owner, "the number of columns", len(laws))
     for law in laws:
@@ -76,10 +76,10 @@ def places(laws: Sequence[Law]) -> dict[Law, list[int]]:
     return found
 
 
-def in_words(laws: Sequence[Law]) -> str:
+def kinds_in_words(laws: Sequence[Law]) -> str:
     """How many columns there are of each kind.
 
-    >>> in_words(("real", 3, "real", 5, "count"))
+    >>> kinds_in_words(("real", 3, "real", 5, "count"))
     '2 real, 1 count, 2 categorical'
     """
     counts = {name: sum(law == name for law in laws) for name in NAMED}

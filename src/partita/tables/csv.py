@@ -6,7 +6,7 @@ finds the row or the byte at fault where Arrow refuses a file, and splits lines 
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
-from partita.errors import DataError, unusable
+from partita.errors import DataError
 from partita.tables import on_disk
-from partita.tables.arrays import Columns, damaged, not_numeric
-from partita.tables.arrow import compute, word_series
-from partita.tables.schema import Series, column_names, is_whole
+from partita.tables.arrays import bad_file, damaged
+from partita.tables.arrow import TableFile, compute
+from partita.tables.schema import is_whole
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -35,6 +35,7 @@ DATE = re.compile(
 )
 PADDED = re.compile(r"[+-]?0\d+")  # 007 is a name, not a number
 EXACT = 2.0**53  # whole numbers from here on are not all float64
+NUMBERS = ("int64", "float64")  # types of columns
 DELIMITERS = (";", "\t", ",", "|")
 EXCEL = re.compile(r"sep=.", re.IGNORECASE)  # a line above the names that gives the delimiter
 LONGEST = 1 << 24  # bytes of a line, and bytes that are parsed together
@@ -84,45 +85,32 @@ class WordColumns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TextTable:
+class TextTable(TableFile):
     """A table of text, whose columns have been looked through.
 
+    Its types are ``int64``, ``float64``, ``bool``, ``date`` or ``string``. It has names where its
+    first line is no row like the others.
+
     Arguments:
-        path: Of the file.
-        layout: How its lines are parsed.
-        columns: The names in its first line; None where that is a row like the others.
-        rows: How many there are.
-        types: What each column holds: ``int64``, ``float64``, ``bool``, ``date`` or ``string``.
-        held: All of it, where it is small enough to be kept.
+        header: The first line as it is written, if it has names: none or one record.
+        delimiter: Between fields.
+        fields: Its rows as they are written, a bounded number of rows at a time.
     """
 
-    path: Path
-    layout: "Layout"
-    columns: Columns
-    rows: int
-    types: tuple[str, ...]
-    held: pa.Table | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the columns, also where the file has none."""
-        return self.columns or column_names(len(self.types))
-
-    @property
-    def header(self) -> list[list[str]]:
-        """The names as they are written, if the file has them: none or one record."""
-        return [] if self.columns is None else [self.layout.written]
+    header: list[list[str]]
+    delimiter: str
+    fields: Callable[[], Iterator[pa.Table]]
 
     def with_words(self, words: WordColumns) -> "TextTable":
         """The same table, with some columns read as words."""
         numbers = {
             name: place
             for place, (name, dtype) in enumerate(zip(self.names, self.types, strict=True))
-            if name in words.codes and dtype in ("int64", "float64")
+            if name in words.codes and dtype in NUMBERS
         }
         lossy = {
             name
-            for chunk in (self.chunks() if numbers else ())
+            for chunk in (map(stripped, self.fields()) if numbers else ())
             for name, place in numbers.items()
             if any(map(is_lossy, compute.unique(chunk.column(place)).to_pylist()))
         }
@@ -132,73 +120,47 @@ class TextTable:
         )
         return replace(self, types=tuple(types))
 
-    def raw_chunks(self) -> Iterator[pa.Table]:
-        """The fields of its rows as they are written, a bounded number of rows at a time."""
-        skip = int(self.columns is not None)
-        tables = _parse(self.path, self.layout) if self.held is None else iter([self.held])
-        for table in tables:
-            yield from _sliced(table.slice(skip))
-            skip = 0
-
     def chunks(self) -> Iterator[pa.Table]:
-        """The same without the space around each field."""
-        return map(_stripped, self.raw_chunks())
+        for chunk in map(stripped, self.fields()):
+            columns = list(map(_typed, self.types, chunk.columns))
+            yield pa.table(columns, self.names)
 
-    def series(self, left_out: Collection[str] = ()) -> Iterator[list[Series]]:
-        """Its columns but for some, chunk by chunk."""
-        kept = [i for i, name in enumerate(self.names) if name not in left_out]
-        for chunk in self.chunks():
-            yield [_series(self.names[i], self.types[i], chunk.column(i)) for i in kept]
-
-    def gaps(self, names: Collection[str]) -> dict[str, int]:
-        """How many values of some columns are missing."""
-        counts = dict.fromkeys(names, 0)
-        for chunk in self.chunks() if names else ():
-            for name, values in zip(self.names, chunk.columns, strict=True):
-                if name in counts:
-                    counts[name] += _gaps(values).true_count
-        return counts
-
-    def number_dtype(self) -> np.dtype:
-        """The type float64; columns that are no numbers are named."""
-        labels = map(repr, self.columns) if self.columns else map(str, range(len(self.types)))
-        text = [
-            label
-            for label, dtype in zip(labels, self.types, strict=True)
-            if dtype not in ("int64", "float64")
-        ]
-        if text:
-            raise not_numeric("load", text, str(self.path))
-        return np.dtype(float)
+    def number_types(self) -> list[np.dtype | None]:
+        return [np.dtype(float) if dtype in NUMBERS else None for dtype in self.types]
 
 
 def open_text(path: Path) -> TextTable:
     """Look through a file: the names and types of its columns, and the number of its rows."""
     layout = _layout(path)
     first = layout.first
-    held: list[pa.Table] = []
-    scans = [_Scan(name) for name in first]
-    count = 0
-    for table in _parse(path, layout):
-        if path.stat().st_size <= on_disk.most_held():
-            held.append(table)
-        for chunk in map(_stripped, _sliced(table.slice(int(count == 0)))):
-            for scan, values in zip(scans, chunk.columns, strict=True):
-                scan.add(values)
-        count += len(table)
-    named = _names_columns(scans)
-    if count == 1 and not all(map(is_number, first)):
-        raise unusable("load", str(path), "hold rows", "only a line of names", "Write it again.")
+    parse = partial(_parse, path, layout)
+    if path.stat().st_size <= on_disk.most_held():
+        parse = partial(iter, list(parse()))
+    scans = [_Scan() for _ in first]
+    count = 1
+    repeated = False  # a word of the first line
+    for chunk in map(stripped, _sliced(parse(), 1)):
+        for word, scan, values in zip(first, scans, chunk.columns, strict=True):
+            scan.add(values)
+            repeated = repeated or bool(compute.any(compute.equal(values, word)).as_py())
+        count += len(chunk)
+    words = [not is_number(text) for text in first]
+    # a column of numbers begins with a word, or no word of the line is seen again
+    below_word = any(scan.number and word for scan, word in zip(scans, words, strict=True))
+    named = any(words) and (below_word or not repeated)
+    if count == 1 and named:
+        raise bad_file(path, "hold rows", "only a line of names", "Write it again.")
     if not named:
-        for scan in scans:
-            scan.add(pa.chunked_array([[scan.first]], pa.string()))
+        for text, scan in zip(first, scans, strict=True):
+            scan.add(pa.chunked_array([[text]], pa.string()))
     return TextTable(
         path,
-        layout,
         tuple(first) if named else None,
-        count - named,
         tuple(scan.dtype for scan in scans),
-        pa.concat_tables(held) if held else None,
+        count - named,
+        [layout.written] if named else [],
+        layout.delimiter or ",",
+        lambda: _sliced(parse(), int(named)),
     )
 
 
@@ -247,12 +209,12 @@ def _layout(path: Path) -> Layout:
                 break
             head += line
     if not head:
-        raise unusable("load", str(path), "hold rows", "none", "Write it again.")
+        raise bad_file(path, "hold rows", "none", "Write it again.")
     plain = re.sub(r'"[^"]*("|$)', "", head)
     if EXCEL.fullmatch(plain.strip("\r\n")):
         got = f"{plain.strip()!r}, which is for Excel alone"
         allowed = "begin with names or numbers"
-        raise unusable("load", str(path), allowed, got, "Take that line out.")
+        raise bad_file(path, allowed, got, "Take that line out.")
     by_default = "," if path.suffix.lower() == ".csv" else None
     delimiter = next((mark for mark in DELIMITERS if mark in plain), by_default)
     if delimiter is None:
@@ -276,7 +238,7 @@ def _bounded(stream: TextIO) -> Iterator[str]:
     for line in iter(partial(stream.readline, LONGEST), ""):
         if len(line) >= LONGEST:
             allowed = f"have lines of less than {LONGEST >> 20} MiB"
-            raise unusable("load", stream.name, allowed, "a longer one", "Is it a table?")
+            raise bad_file(stream.name, allowed, "a longer one", "Is it a table?")
         yield line
 
 
@@ -367,68 +329,77 @@ def _fault(path: Path, layout: Layout) -> DataError:
                     else "Give all rows the same number of values."
                 )
                 allowed = f"have {len(first)} values in each row"
-                return unusable("load", str(path), allowed, f"{len(record)} in row {row}", remedy)
+                return bad_file(path, allowed, f"{len(record)} in row {row}", remedy)
     return damaged(path)
 
 
-def _sliced(table: pa.Table) -> Iterator[pa.Table]:
-    size = max(1, FIELDS // max(1, table.num_columns))
-    for start in range(0, len(table), size):
-        yield table.slice(start, size)
+def _sliced(blocks: Iterable[pa.Table], skip: int) -> Iterator[pa.Table]:
+    """Blocks of rows but for the first few, in chunks of about ``FIELDS`` fields."""
+    for block in blocks:
+        size = max(1, FIELDS // max(1, block.num_columns))
+        for start in range(skip, len(block), size):
+            yield block.slice(start, size)
+        skip = 0
 
 
-def _stripped(table: pa.Table) -> pa.Table:
+def stripped(table: pa.Table) -> pa.Table:
+    """Fields without the space around them."""
     columns = [compute.utf8_trim_whitespace(values) for values in table.columns]
     return pa.table(columns, table.column_names)
 
 
-def _gaps(values: pa.ChunkedArray) -> pa.BooleanArray:
-    gaps = compute.is_in(compute.utf8_lower(values), value_set=pa.array(MISSING))
-    return gaps.combine_chunks()
+def gaps(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which fields stand for no value."""
+    return compute.is_in(compute.utf8_lower(values), value_set=pa.array(MISSING))
 
 
 def _without_gaps(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    return compute.if_else(_gaps(values), pa.scalar(None, pa.string()), values)
+    return compute.if_else(gaps(values), pa.scalar(None, pa.string()), values)
 
 
-def _numbers(values: pa.ChunkedArray) -> np.ndarray | None:
-    """Fields as numbers, NaN where missing; None where one is no number."""
+def _typed(dtype: str, values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Fields of a known type, null where missing."""
+    if dtype in NUMBERS:
+        numbers = _numbers(values)
+        assert numbers is not None
+        return numbers
+    words = _without_gaps(values)
+    return compute.equal(compute.utf8_lower(words), "true") if dtype == "bool" else words
+
+
+def _numbers(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array | None:
+    """Fields as numbers, null where missing; None where one is no number."""
     try:
-        return _without_gaps(values).cast(pa.float64()).to_numpy()
+        return _without_gaps(values).cast(pa.float64())
     except pa.ArrowInvalid:  # Python knows more ways to write a number
         encoded = values.combine_chunks().dictionary_encode()
         try:
-            numbers = np.array([to_number(text) for text in encoded.dictionary.to_pylist()])
+            numbers = [to_number(text) for text in encoded.dictionary.to_pylist()]
         except ValueError:
             return None
-        return numbers[encoded.indices.to_numpy()]
+        return pa.array(numbers, pa.float64(), from_pandas=True).take(encoded.indices)
 
 
 @dataclass
 class _Scan:
-    """What the fields of a column below its first can be."""
+    """What the fields of a column can be."""
 
-    first: str
     number: bool = True
     whole: bool = True
     truth: bool = True
     date: bool = True
     filled: bool = False
-    repeated: bool = False
 
     def add(self, values: pa.ChunkedArray) -> None:
         """Look at more of them."""
-        self.repeated = self.repeated or bool(
-            compute.any(compute.equal(values, self.first)).as_py()
-        )
         numbers = _numbers(values) if self.number else None
         self.number = numbers is not None
         if numbers is not None:
-            there = numbers[~np.isnan(numbers)]
+            there = np.asarray(numbers.drop_null())
             self.filled = self.filled or len(there) > 0
             self.whole = self.whole and is_whole(there)
         if self.truth or self.date:
-            words = compute.unique(values.filter(compute.invert(_gaps(values)))).to_pylist()
+            words = compute.unique(_without_gaps(values)).drop_null().to_pylist()
             self.truth = self.truth and {word.lower() for word in words} <= TRUTH.keys()
             self.date = self.date and all(map(DATE.match, words))
 
@@ -438,26 +409,3 @@ class _Scan:
         if self.number:
             return "int64" if self.whole and self.filled else "float64"
         return "bool" if self.truth else "date" if self.date else "string"
-
-
-def _names_columns(scans: Sequence[_Scan]) -> bool:
-    """Whether the first line names columns: a column of numbers begins with a word, or no word of
-    the line is seen again.
-    """
-    if all(is_number(scan.first) for scan in scans):
-        return False
-    below_word = any(scan.number and not is_number(scan.first) for scan in scans)
-    return below_word or not any(scan.repeated for scan in scans)
-
-
-def _series(name: str, dtype: str, values: pa.ChunkedArray) -> Series:
-    """A chunk of a column of a known type."""
-    if dtype in ("int64", "float64"):
-        numbers = _numbers(values)
-        assert numbers is not None
-        return Series(name, numbers, dtype)
-    words = _without_gaps(values)
-    if dtype == "bool":
-        truths = compute.equal(compute.utf8_lower(words), "true").cast(pa.float64())
-        return Series(name, truths.to_numpy(), dtype)
-    return word_series(name, words, dtype)

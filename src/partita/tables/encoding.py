@@ -17,8 +17,9 @@ observed real columns count in the Jacobian (theory/mixed_tables.md, eq. 45.3).
 Letters: N rows, D columns.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -26,8 +27,8 @@ import torch
 from partita.core.checks import check_choice
 from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.errors import RunError, invalid
-from partita.runtime.untrusted import check_like
-from partita.tables.arrays import chunks
+from partita.runtime.untrusted import JsonObject, read_record
+from partita.tables.arrays import row_ranges
 from partita.tables.categories import (
     Lists,
     categories_of,
@@ -42,7 +43,7 @@ from partita.tables.categories import (
 )
 from partita.tables.column_kinds import Law
 from partita.tables.infer import ALLOWED, outside
-from partita.tables.labels import Labels, labels_from_json, labels_to_json
+from partita.tables.labels import Labels, label_of, labels_from_json, labels_to_json
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Rows
 from partita.tables.schema import KINDS as COLUMN_KINDS
@@ -50,14 +51,7 @@ from partita.tables.schema import KINDS as COLUMN_KINDS
 Plain = Literal["binary", "spin", "count", "raw", "signs", "spins", "steps"]
 Kind = Literal[Plain, "real", "scaled", "median", "median-signs", "category", "quantile", "mixed"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-SHAPE = {  # in a config
-    "shift": [float],
-    "scale": [float],
-    "lists": [[float]],
-    "labels": dict,
-    "columns": [str],
-}
-PLAIN: dict[str, type[Support]] = {  # kinds that learn nothing from data
+PLAIN: dict[str, Callable[[int], Support]] = {  # kinds that learn nothing from data
     "binary": Binary,
     "spin": Spin,
     "count": Count,
@@ -68,6 +62,18 @@ PLAIN: dict[str, type[Support]] = {  # kinds that learn nothing from data
 }
 AFFINE = {"spin": (-1.0, 2.0), "signs": (0.5, 0.5)}  # shift and scale where they are not 0 and 1
 CUT = ("median", "median-signs", "quantile")  # there is no way back to the table's values
+
+
+@dataclass(frozen=True)
+class SavedEncoding:
+    """An encoding in a run's config; what is empty follows from its kind."""
+
+    kind: Kind = "binary"
+    shift: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    lists: Lists = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -222,9 +228,7 @@ class Encoding:
         """
         if not self.labels:
             return x
-        return np.array(
-            [[self.labels.get(value, f"{value:g}") for value in row] for row in x.tolist()]
-        )
+        return np.array([[label_of(value, self.labels) for value in row] for row in x.tolist()])
 
     def rows(self, rows: Rows) -> Rows:
         """Encoded rows to learn from, streamed as before; cut columns and categories are encoded at
@@ -287,38 +291,36 @@ class Encoding:
         """What values columns may hold; None where any finite number does."""
         if self.kind not in PLAIN:
             return None
-        return PLAIN[self.kind](len(self.shift))  # type: ignore[call-arg]
+        return PLAIN[self.kind](len(self.shift))
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> JsonObject:
         """For a run's config; numbers come back bit for bit, and those that the kind already tells
         are left out.
         """
         if self.kind in PLAIN:
             return {"kind": self.kind}
-        lists = [list(values) for values in self.lists]
-        if lists and not self.columns:
-            return {"kind": self.kind, "lists": lists, "labels": labels_to_json(self.labels)}
-        found: dict[str, object] = {"kind": self.kind}
-        found |= {"shift": self.shift.tolist(), "scale": self.scale.tolist()}
-        if self.columns:
-            found |= {"columns": list(self.columns), "lists": lists}
-        return found
+        found: JsonObject = {
+            "lists": list(map(list, self.lists)),
+            "labels": labels_to_json(self.labels),
+            "columns": list(self.columns),
+        }
+        if self.columns or not self.lists:
+            found |= {"shift": self.shift.tolist(), "scale": self.scale.tolist()}
+        return {"kind": self.kind, **{name: value for name, value in found.items() if value}}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any] | None, width: int) -> "Encoding":
+    def from_json(cls, value: JsonObject | None, width: int) -> "Encoding":
         """The encoding in a run's config; columns as they are where it names none."""
-        kind: Any = "binary" if value is None else value.get("kind")
-        check_choice("load", "encoding", kind, KINDS)
-        if value is None or kind in PLAIN:
-            return cls.constant(kind, width)
-        check_like(value, SHAPE, "config.json: encoding")
-        lists = tuple(map(tuple, value.get("lists") or ()))
-        columns = tuple(value.get("columns") or ())
-        shift, scale = (
-            np.array(value.get(name, [fill] * width), dtype=float)
-            for name, fill in (("shift", 0.0), ("scale", 1.0))
-        )
-        made = cls(kind, shift, scale, lists, labels_from_json(value.get("labels") or {}), columns)
+        saved = SavedEncoding()
+        if value is not None:
+            check_choice("load", "encoding", value.get("kind"), KINDS)
+            saved = read_record(SavedEncoding, value, "config.json: encoding")
+        if saved.kind in PLAIN:
+            return cls.constant(saved.kind, width)
+        shift = np.array(saved.shift or [0.0] * width, dtype=float)
+        scale = np.array(saved.scale or [1.0] * width, dtype=float)
+        labels = labels_from_json(saved.labels)
+        made = cls(saved.kind, shift, scale, saved.lists, labels, saved.columns)
         made._check_whole(width)
         return made
 
@@ -362,7 +364,7 @@ def infer_kind(rows: Rows) -> Kind:
     if rows.binarize is not None:
         return "binary"
     fits: dict[Kind, Support] = {"binary": Binary(rows.width), "spin": Spin(rows.width)}
-    for part in chunks(len(rows), rows.width):
+    for part in row_ranges(len(rows), rows.width):
         x = rows.batch(torch.arange(part.start, part.stop), generator=torch.Generator()).x
         fits = {kind: support for kind, support in fits.items() if not support.outside(x).any()}
     return next(iter(fits)) if fits else "real"

@@ -17,7 +17,7 @@ from partita.errors import DataError, InputError, unusable
 from partita.runtime import memory_limit
 from partita.runtime.atomic_files import unreachable
 from partita.tables.alignments import FASTA, letters, read_fasta
-from partita.tables.arrays import Splits, damaged
+from partita.tables.arrays import Splits, bad_file, damaged
 from partita.tables.csv import open_text, sequence_lines
 from partita.tables.frames import TABLES, ColumnKinds, read_table
 from partita.tables.npy import read_npy, read_npz
@@ -89,7 +89,7 @@ def _check_file(path: Path) -> None:
     ending = path.suffix.lower()
     if path.is_dir():
         remedy = "Name a file in it, or point PARTITA_DATA at it and use its names."
-        raise unusable("load", str(path), "be a file", "a folder", remedy)
+        raise DataError(f"{path} is a folder, not a file. {remedy}")
     if not path.exists():
         raise no_file(path)
     if ending not in ENDINGS:
@@ -97,13 +97,12 @@ def _check_file(path: Path) -> None:
         if ending in TABBED:
             remedy = "Rename it to .csv, where tabs separate fields too."
         allowed = f"end in one of {' '.join(ENDINGS)}"
-        raise unusable("load", str(path), allowed, path.suffix or "no ending", remedy)
+        raise bad_file(path, allowed, path.suffix or "no ending", remedy)
     if not stat.S_ISREG(path.stat().st_mode):
-        remedy = "Write its contents to a file."
-        raise unusable("load", str(path), "be a file", "a pipe or a device", remedy)
+        raise DataError(f"{path} is a pipe or a device. Write its contents to a file.")
     size = path.stat().st_size
     if size == 0:
-        raise unusable("load", str(path), "hold rows", "an empty file", "Write it again.")
+        raise empty(path)
     if ending in (".txt", *FASTA):
         remedy = "Convert it to .csv, .parquet or .npy, which stay on disk."
         memory_limit.check_room("load", str(path), size, remedy)
@@ -111,8 +110,12 @@ def _check_file(path: Path) -> None:
 
 def no_file(path: Path) -> DataError:
     """The error for a path of nothing."""
-    remedy = "Check the spelling and the working directory."
-    return unusable("load", str(path), "be a file", "a path where there is none", remedy)
+    return DataError(f"file not found: {path}. Check the spelling and the working directory.")
+
+
+def empty(path: Path) -> DataError:
+    """The error for a file of no bytes."""
+    return DataError(f"{path} is empty. Write it again.")
 
 
 @contextmanager
@@ -126,7 +129,7 @@ def _text(path: Path) -> Iterator[None]:
         allowed = f"be a whole {path.suffix} file, in UTF-8"
         remedy = "Save it as UTF-8, or copy or download it again."
         got = "bytes that are no such text"
-        raise unusable("load", str(path), allowed, got, remedy) from error
+        raise bad_file(path, allowed, got, remedy) from error
     except (OSError, csv.Error) as error:
         raise damaged(path) from error
 

@@ -4,22 +4,32 @@ files, and frames of pandas and polars.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from partita.errors import InputError, unusable
-from partita.tables.arrays import Columns, as_table
-from partita.tables.arrow import COLUMNAR, Columnar, of_frame, open_columnar, series_of
+from partita.tables.arrays import Columns, Frame, TableLike, as_table
+from partita.tables.arrow import (
+    COLUMNAR,
+    Columnar,
+    TableFile,
+    of_frame,
+    open_columnar,
+    series,
+    table_series,
+)
 from partita.tables.csv import EXACT, TextTable, WordColumns, open_text
-from partita.tables.infer import INDEX, Digest, KindOverrides, infer, resolve
-from partita.tables.on_disk import gathered
+from partita.tables.infer import INDEX, Digest, KindOverrides, infer_schema, resolve
+from partita.tables.labels import label_of
+from partita.tables.on_disk import gather_rows
 from partita.tables.schema import (
     Column,
     Schema,
     Series,
     check_names,
     column_names,
+    first_few,
     is_whole,
 )
 
@@ -29,7 +39,7 @@ RARE = "Map rare values to a category of their own before the fit."
 ColumnKinds = KindOverrides | Schema | None
 
 
-class Table(NamedTuple):
+class TypedTable(NamedTuple):
     """A table of numbers, (N, D), the names of its columns, and what they hold."""
 
     values: np.ndarray
@@ -37,10 +47,12 @@ class Table(NamedTuple):
     schema: Schema
 
 
-TableFile = Columnar | TextTable  # read chunk by chunk
+def open_table(path: Path) -> Columnar | TextTable:
+    """A file of a table, read chunk by chunk."""
+    return open_columnar(path) if path.suffix.lower() in COLUMNAR else open_text(path)
 
 
-def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
+def read_table(path: Path, words: bool, columns: ColumnKinds) -> TypedTable:
     """The table of a file, in two passes: what its columns hold, then their numbers, which stay on
     disk where they are many.
 
@@ -51,7 +63,7 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
             and whose categories are the only ones.
     """
     owner = f"load: {path}"
-    source = open_columnar(path) if path.suffix.lower() in COLUMNAR else open_text(path)
+    source = open_table(path)
     if isinstance(source, TextTable):
         source = source.with_words(_word_columns(columns, source.names, owner))
     if isinstance(columns, Schema):
@@ -59,22 +71,24 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> Table:
     else:
         dtype = _stored_dtype(source, words or bool(columns))
         schema, largest = _infer_by_chunks(source, columns, owner)
-        dtype = np.dtype(float) if largest >= EXACT else dtype
+        gaps = any(column.missing for column in schema.columns)
+        if largest >= EXACT or (gaps and dtype.kind != "f"):
+            dtype = np.dtype(float)
     left_out = {column.name for column in schema.columns if column.kind == "ignore"}
     numbers = (
-        np.stack([one.values for one in impose(series, schema, owner)], 1)
-        for series in source.series(left_out)
+        np.stack([one.values for one in impose(chunk, schema, owner)], 1)
+        for chunk in source.series(left_out)
     )
-    table = gathered(numbers, (source.rows, len(schema.used)), dtype)
-    return Table(table, None if source.columns is None else tuple(schema.names), schema)
+    table = gather_rows(numbers, (source.rows, len(schema.used)), dtype)
+    return TypedTable(table, None if source.columns is None else tuple(schema.names), schema)
 
 
-def frame_table(frame: Any, columns: ColumnKinds, owner: str) -> Table:
+def frame_table(frame: Frame, columns: ColumnKinds, owner: str) -> TypedTable:
     """The table of a frame, as :func:`read_table`."""
-    return _of_series(series_of(of_frame(frame, owner)), columns, owner)
+    return _of_series(table_series(of_frame(frame, owner)), columns, owner)
 
 
-def array_table(x: Any, columns: ColumnKinds, owner: str) -> Table:
+def array_table(x: TableLike, columns: ColumnKinds, owner: str) -> TypedTable:
     """The table of numbers without names or types; its columns are called x1, x2, ..."""
     values, _ = as_table(x, owner)
     series = []
@@ -97,8 +111,7 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
     # an index is no column
     more = [name for name in there if name not in known and not INDEX.fullmatch(name)]
     if lost or more:
-        shown = ", ".join(wanted[:6]) + ", ..." * (len(wanted) > 6)
-        allowed = f"have the columns of the fitted one, {shown}"
+        allowed = f"have the columns of the fitted one, {first_few(wanted)}"
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
         raise unusable(owner, "the table", allowed, got, "" if lost else "Take it out.")
     found = [there[name] for name in wanted]
@@ -117,7 +130,7 @@ def _check_type(series: Series, column: Column, owner: str) -> None:
         held = "words" if column.labels else "numbers"
         got = "words" if series.labels else "other values" if unread else "numbers"
         allowed = f"hold {held}, as in the fitted table"
-        raise unusable(owner, f"column {series.name!r}", allowed, got)
+        raise unusable(owner, series.title, allowed, got)
 
 
 def _check_known(series: Series, column: Column, owner: str) -> None:
@@ -125,8 +138,8 @@ def _check_known(series: Series, column: Column, owner: str) -> None:
     there = series.observed
     if column.kind == "category" and len(unknown := there[~np.isin(there, column.levels)]):
         allowed = f"hold categories of the fitted table, {column.in_words()}"
-        value = series.labels.get(unknown[0], f"{unknown[0]:g}")
-        raise unusable(owner, f"column {series.name!r}", allowed, repr(value), RARE)
+        got = repr(label_of(unknown[0], series.labels))
+        raise unusable(owner, series.title, allowed, got, RARE)
 
 
 def _word_columns(columns: ColumnKinds, names: Sequence[str], owner: str) -> WordColumns:
@@ -139,13 +152,13 @@ def _word_columns(columns: ColumnKinds, names: Sequence[str], owner: str) -> Wor
     return WordColumns(codes={name for name, kind in kinds.items() if kind == "category"})
 
 
-def _of_series(series: list[Series], columns: ColumnKinds, owner: str) -> Table:
+def _of_series(series: list[Series], columns: ColumnKinds, owner: str) -> TypedTable:
     if isinstance(columns, Schema):
         schema = columns
     else:
-        schema = infer([one.name for one in series], series, columns, owner)
+        schema = infer_schema([one.name for one in series], series, columns, owner)
     used = impose(series, schema, owner)
-    return Table(np.stack([one.values for one in used], 1), tuple(schema.names), schema)
+    return TypedTable(np.stack([one.values for one in used], 1), tuple(schema.names), schema)
 
 
 def _stored_dtype(source: TableFile, words: bool) -> np.dtype:
@@ -173,11 +186,12 @@ def _infer_by_chunks(
         for name in source.names
         if kinds.get(name, "ignore" if INDEX.fullmatch(name) else "") == "ignore"
     }
-    for name, missing in source.gaps(left_out).items():
-        digests[name].missing = missing
-    for series in source.series(left_out):
-        for one in series:
-            digests[one.name].add(one)
+    for chunk in source.chunks():
+        for digest, column in zip(digests.values(), chunk.columns, strict=True):
+            if digest.name in left_out:
+                digest.missing += column.null_count
+            else:
+                digest.add(series(digest.name, column, digest.dtype))
     found = [digest.series() for digest in digests.values()]
-    schema = infer(source.names, found, overrides, owner)
+    schema = infer_schema(source.names, found, overrides, owner)
     return schema, max(float(np.abs(one.values).max(initial=0)) for one in found)

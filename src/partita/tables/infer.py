@@ -3,16 +3,24 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 import numpy as np
 
 from partita.core.checks import check_choice
-from partita.errors import Argument, DataError, invalid, unusable
+from partita.errors import Argument, DataError, did_you_mean, invalid, one_line, unusable
 from partita.tables.csv import EXACT, is_number
 from partita.tables.labels import Labels, check_distinct
-from partita.tables.schema import KINDS, Column, Schema, Series, check_names, is_whole, listed
+from partita.tables.schema import (
+    KINDS,
+    Column,
+    Schema,
+    Series,
+    check_names,
+    first_few,
+    is_whole,
+    listed,
+)
 
 MOST_LEVELS = 64  # words of a column that are taken for categories, whatever the number of rows
 ROWS_PER_LEVEL = 10  # where there are more words; free text has fewer rows for each
@@ -35,7 +43,7 @@ ALLOWED = {
 KindOverrides = Mapping[str, str]  # kinds by name; * and ? in a name stand for any letters
 
 
-def infer(
+def infer_schema(
     names: Sequence[str],
     series: Iterable[Series],
     overrides: KindOverrides | None = None,
@@ -44,7 +52,7 @@ def infer(
     """The schema of columns, which are read one at a time.
 
     >>> columns = [Series("age", np.array([31.0, 4.0])), Series("sex", np.array([0.0, 1.0]))]
-    >>> [column.kind for column in infer(["age", "sex"], columns, {"age": "count"}).columns]
+    >>> [column.kind for column in infer_schema(["age", "sex"], columns, {"age": "count"}).columns]
     ['count', 'binary']
     """
     check_names(names, owner)
@@ -81,7 +89,7 @@ def resolve(overrides: KindOverrides | None, names: Sequence[str], owner: str) -
     overrides = {} if overrides is None else overrides
     if not isinstance(overrides, Mapping) or not all(isinstance(name, str) for name in overrides):
         allowed = "say kinds by name, as {'age': 'count'} does"
-        raise invalid(owner, "columns", allowed, " ".join(repr(overrides).split()))
+        raise invalid(owner, "columns", allowed, one_line(overrides))
     known = set(names)
     found: dict[str, str] = {}
     for pattern, kind in overrides.items():
@@ -92,10 +100,8 @@ def resolve(overrides: KindOverrides | None, names: Sequence[str], owner: str) -
             else [name for name in names if fnmatchcase(name, pattern)]
         )
         if not matches:
-            close = get_close_matches(pattern, names, 1, 0.5)
-            hint = f"Did you mean {close[0]!r}?" if close else ""
-            shown = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
-            allowed = f"name one of the columns {shown}"
+            allowed = f"name one of the columns {first_few(names, 8)}"
+            hint = did_you_mean(pattern, names)
             raise invalid(owner, Argument("columns"), allowed, repr(pattern), hint)
         found |= dict.fromkeys(matches, kind)
     return found
@@ -106,33 +112,31 @@ def column_of(series: Series, override: str | None, owner: str) -> Column:
     missing = series.counts()[1]
     if override == "ignore" or (override is None and INDEX.fullmatch(series.name)):
         return Column(series.name, "ignore", series.dtype, missing=missing)
-    there = series.observed
-    _check_readable(series, there, override, owner)
-    kind = override or kind_of(series, there)
-    if override is not None:
-        _check_kind(series, there, kind, owner)
-    levels = tuple(np.unique(there).tolist()) if kind == "category" else ()
+    _check_readable(series, override, owner)
+    kind = override or kind_of(series)
+    _check_kind(series, kind, owner)
+    levels = tuple(np.unique(series.observed).tolist()) if kind == "category" else ()
     # dates that are overridden as words
     dtype = "string" if series.labels and series.dtype == "date" else series.dtype
     labels = series.labels if kind == "category" else {}
     return Column(series.name, kind, dtype, levels, labels, missing, override is not None)
 
 
-def kind_of(series: Series, there: np.ndarray) -> str:
+def kind_of(series: Series) -> str:
     """Words are categories, zeros and ones binary, whole numbers from 0 or 1 up counts, other
     numbers real.
     """
     if series.labels or series.dtype == "category":
         return "category"
-    if ((there == 0) | (there == 1)).all():
+    if not outside("binary", series.observed).any():
         return "binary"
-    whole = there == np.round(there)
-    return "count" if whole.all() and 0 <= there.min() <= 1 else "real"
+    counts = not outside("count", series.observed).any()
+    return "count" if counts and series.observed.min() <= 1 else "real"
 
 
-def _check_readable(series: Series, there: np.ndarray, override: str | None, owner: str) -> None:
+def _check_readable(series: Series, override: str | None, owner: str) -> None:
     """Refuse what no kind can take, with a way to go on."""
-    name = f"column {series.name!r}"
+    name, there = series.title, series.observed
     leave = ("or leave it out with ", Argument("columns", series.name, "ignore"), ".")
     if series.dtype in UNREADABLE and not (series.labels and override == "category"):
         got, remedy = UNREADABLE[series.dtype]
@@ -165,13 +169,12 @@ def _check_words(series: Series, leave: tuple[str | Argument, ...], owner: str) 
     """
     words = series.labels.values()
     rows = series.counts()[0]
-    name = f"column {series.name!r}"
     others = [word for word in words if not is_number(word)]
     use = (Argument("columns", series.name, "category"), ", ", *leave)
     if others and all(map(MARKED.fullmatch, others)):
         got = f"numbers with marks in them, such as {others[0]!r}"
         remedy = ("Write them like 1234.5; or use ", *use)
-        raise unusable(owner, name, "hold plain numbers or words", got, remedy)
+        raise unusable(owner, series.title, "hold plain numbers or words", got, remedy)
     once = rows < 2 * len(words) and series.dtype != "category"  # most are seen but once
     if len(words) > (FEW_LEVELS if once else max(MOST_LEVELS, rows / ROWS_PER_LEVEL)):
         got = f"{len(words)} different words in {rows} rows, as names or free text have"
@@ -179,10 +182,10 @@ def _check_words(series: Series, leave: tuple[str | Argument, ...], owner: str) 
         if 0 < len(others) < len(words) / 2:
             got = f"numbers with words among them, such as {others[0]!r}"
             remedy = ("Leave fields empty where a number is missing; or use ", *use)
-        raise unusable(owner, name, "hold numbers or a few categories", got, remedy)
+        raise unusable(owner, series.title, "hold numbers or a few categories", got, remedy)
 
 
-def _check_kind(series: Series, there: np.ndarray, kind: str, owner: str) -> None:
+def _check_kind(series: Series, kind: str, owner: str) -> None:
     """Refuse values that a kind cannot have."""
     if kind == "category":
         return
@@ -190,13 +193,12 @@ def _check_kind(series: Series, there: np.ndarray, kind: str, owner: str) -> Non
         words = list(series.labels.values())
         wrong = next((word for word in words if not is_number(word)), words[0])
     else:
-        bad = outside(kind, there)
-        if not bad.any():
+        bad = series.observed[outside(kind, series.observed)]
+        if not len(bad):
             return
-        wrong = f"{there[bad][0]:g}"
+        wrong = f"{bad[0]:g}"
     allowed = f"hold {ALLOWED[kind]} to be {kind}"
-    remedy = "Choose another kind for it."
-    raise unusable(owner, f"column {series.name!r}", allowed, repr(wrong), remedy)
+    raise unusable(owner, series.title, allowed, repr(wrong), "Choose another kind for it.")
 
 
 def outside(kind: str, values: np.ndarray) -> np.ndarray:

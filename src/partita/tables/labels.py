@@ -38,6 +38,15 @@ def numbered(words: Sequence[str]) -> tuple[np.ndarray, Labels]:
     return np.array([table[word] for word in words]), labels
 
 
+def label_of(value: float, labels: Labels) -> str:
+    """The word that a number stands for, else the number itself.
+
+    >>> label_of(65.0, {65.0: "A"}), label_of(2.5, {})
+    ('A', '2.5')
+    """
+    return labels.get(value, f"{value:g}")
+
+
 def check_distinct(labels: Labels, more: Labels) -> None:
     """No number stands for two words of one column."""
     if any(labels.get(number, word) != word for number, word in more.items()):

@@ -7,16 +7,17 @@ Nothing is unpickled.
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from partita.errors import DataError, unusable
+from partita.errors import DataError
 from partita.runtime import memory_limit
 from partita.tables import on_disk
-from partita.tables.arrays import NUMERIC, Columns, Splits, damaged
+from partita.tables.arrays import NUMERIC, Columns, Splits, bad_file, damaged
 from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk, read_header
 
@@ -33,17 +34,13 @@ Header = tuple[tuple[int, ...], np.dtype]  # the shape and dtype of an array
 
 def read_npy(path: Path) -> Splits:
     """An array, which stays on disk until its rows are read."""
-    try:
+    with _readable(path):
         table = OnDisk.npy(path)  # which also looks whether the file holds what it says
         if path.stat().st_size > on_disk.most_held():
             found = on_disk.from_columns(path) if table is None else cast("np.ndarray", table)
             if found is not None:
                 return Splits(found)
         return Splits(np.lib.format.open_memmap(path, mode="r"))
-    except DataError:
-        raise
-    except UNREADABLE as error:
-        raise _refusal(path, error) from error
 
 
 def read_npz(path: Path, array: str | None) -> Splits:
@@ -52,13 +49,13 @@ def read_npz(path: Path, array: str | None) -> Splits:
     """
     found = headers(path)
     named = {"train": array} if array in found else {}
-    names = choose(found) if array is None else named
+    names = name_splits(found) if array is None else named
     if not names:
         raise _which(path, array, list(found))
     held = read_arrays(path, [*names.values(), *BESIDE])
     x, valid, test = (held.get(names.get(split, "")) for split in SPLITS[0])
     assert x is not None
-    try:
+    with _readable(path):
         return Splits(
             x,
             valid,
@@ -67,8 +64,6 @@ def read_npz(path: Path, array: str | None) -> Splits:
             weight=_weight(held.get("weights"), names, x),
             labels=_alphabet(held.get("alphabet"), x),
         )
-    except UNREADABLE as error:
-        raise damaged(path) from error
 
 
 def headers(path: Path) -> dict[str, Header]:
@@ -79,16 +74,13 @@ def headers(path: Path) -> dict[str, Header]:
         raise damaged(path)
     size = path.stat().st_size
     found: dict[str, Header] = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                if member.file_size > MOST_DEFLATED * min(member.compress_size, size):
-                    raise damaged(path)
-                with archive.open(member) as stream:
-                    shape, _, dtype = read_header(stream, member.file_size)
-                found[member.filename.removesuffix(".npy")] = (shape, dtype)
-    except UNREADABLE as error:
-        raise damaged(path) from error
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.file_size > MOST_DEFLATED * min(member.compress_size, size):
+                raise damaged(path)
+            with archive.open(member) as stream:
+                shape, _, dtype = read_header(stream, member.file_size)
+            found[member.filename.removesuffix(".npy")] = (shape, dtype)
     return found
 
 
@@ -100,18 +92,15 @@ def read_arrays(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
     needed = sum(math.prod(found[name][0]) * found[name][1].itemsize for name in there)
     remedy = "Save the array as .npy, which stays on disk."
     memory_limit.check_room("load", f"what {path} holds", needed, remedy)
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in there}
-    except UNREADABLE as error:
-        raise _refusal(path, error) from error
+    with _readable(path), np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in there}
 
 
-def choose(found: dict[str, Header]) -> dict[str, str]:
+def name_splits(found: dict[str, Header]) -> dict[str, str]:
     """Which array is train, valid and test; empty if the names do not tell.
 
     >>> pixels = ((3, 2), np.dtype("uint8"))
-    >>> choose({"x_train": pixels, "x_test": pixels, "y_test": ((3,), np.dtype(int))})
+    >>> name_splits({"x_train": pixels, "x_test": pixels, "y_test": ((3,), np.dtype(int))})
     {'train': 'x_train', 'test': 'x_test'}
     """
     for names in SPLITS:
@@ -149,18 +138,24 @@ def _weight(weight: np.ndarray | None, names: dict[str, str], x: np.ndarray) -> 
 
 
 def _which(path: Path, array: str | None, found: list[str]) -> DataError:
-    came = "no choice among them" if array is None else repr(array)
+    got = "no choice among them" if array is None else repr(array)
     example = f"{path.stem}:{found[0]}" if found else ""
     return DataError(
-        f"load: {path} needs one of its arrays {', '.join(found)}; got {came}. Choose one after a "
+        f"load: {path} needs one of its arrays {', '.join(found)}; got {got}. Choose one after a "
         f"colon, as in {example}."
     )
 
 
-def _refusal(path: Path, error: Exception) -> DataError:
-    """The error for a file that cannot be read: it is damaged, or holds Python objects."""
-    if "Object arrays" not in str(error) and "Python objects" not in str(error):
-        return damaged(path)
-    got = "Python objects, which could run code and are never read"
-    remedy = "Save plain numbers with numpy.save or numpy.savez."
-    return unusable("load", str(path), "hold numbers", got, remedy)
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Inside it, a file that is damaged or holds Python objects is named."""
+    try:
+        yield
+    except DataError:
+        raise
+    except UNREADABLE as error:
+        if "Object arrays" not in str(error) and "Python objects" not in str(error):
+            raise damaged(path) from error
+        got = "Python objects, which could run code and are never read"
+        remedy = "Save plain numbers with numpy.save or numpy.savez."
+        raise bad_file(path, "hold numbers", got, remedy) from error

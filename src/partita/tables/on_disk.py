@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, BinaryIO, NoReturn, cast
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -68,6 +69,7 @@ class OnDisk:
         self.offset = offset
         self.form = form
         self._handle = os.open(file, os.O_RDONLY) if isinstance(file, Path) else os.dup(file)
+        finalize(self, os.close, self._handle)
 
     @classmethod
     def npy(cls, path: Path) -> "OnDisk | None":
@@ -148,10 +150,6 @@ class OnDisk:
     def __copy__(self) -> "OnDisk":
         return self
 
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            os.close(self._handle)
-
 
 def most_held() -> int:
     """Bytes up to which a table is held in memory; fewer in a small container, or below a limit on
@@ -161,7 +159,7 @@ def most_held() -> int:
 
 
 def from_columns(path: Path) -> np.ndarray | None:
-    """The table of an .npy file whose columns lie one after the other, as :func:`gathered` makes
+    """The table of an .npy file whose columns lie one after the other, as :func:`gather_rows` makes
     it; None of another one.
     """
     with path.open("rb") as file:
@@ -170,7 +168,7 @@ def from_columns(path: Path) -> np.ndarray | None:
         if len(shape) != 2 or not by_columns or dtype.hasobject or not shape[1]:
             return None
         pieces = _by_rows(file, (shape[0], shape[1]), dtype, file.tell())
-        return gathered(pieces, (shape[0], shape[1]), dtype)
+        return gather_rows(pieces, (shape[0], shape[1]), dtype)
 
 
 def _by_rows(
@@ -186,11 +184,13 @@ def _by_rows(
         yield part
 
 
-def gathered(pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: DTypeLike) -> np.ndarray:
+def gather_rows(
+    pieces: Iterable[np.ndarray], shape: tuple[int, int], dtype: DTypeLike
+) -> np.ndarray:
     """Pieces of a table one below the other: an array up to :func:`most_held` bytes, else an
     :class:`OnDisk` in a temporary file, which is indexed like one.
 
-    >>> gathered(iter([np.zeros((2, 1)), np.ones((1, 1))]), (3, 1), np.uint8).tolist()
+    >>> gather_rows(iter([np.zeros((2, 1)), np.ones((1, 1))]), (3, 1), np.uint8).tolist()
     [[0], [0], [1]]
     """
     dtype = np.dtype(dtype)

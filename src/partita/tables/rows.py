@@ -18,12 +18,19 @@ import torch
 from numpy.typing import ArrayLike, DTypeLike
 from torch import Tensor
 
-from partita.core.protocols import Batch
+from partita.core.protocols import Batch, Data
 from partita.core.rng import bernoulli
-from partita.errors import invalid
+from partita.errors import invalid, one_line
 from partita.runtime.alignment import aligned
 from partita.runtime.permutations import OneIn, Within, row_numbers
-from partita.tables.arrays import Columns, TableLike, as_table, check_finite_table, chunks
+from partita.tables.arrays import (
+    Columns,
+    TableLike,
+    as_table,
+    check_finite_table,
+    pieces,
+    row_ranges,
+)
 from partita.tables.column_kinds import Law
 from partita.tables.labels import Labels
 from partita.tables.schema import Schema
@@ -80,7 +87,6 @@ class Rows:
         self.held_out: tuple[Rows, ...] = ()
         # row numbers, listed or as a choice that computes them
         self._selected: np.ndarray | OneIn | Within | None = None
-        self._affine: tuple[np.ndarray, np.ndarray] | None = None
         self._encode: Callable[[np.ndarray], np.ndarray] | None = None
         self._mean: Tensor | None = None
         wide = self.array.dtype.kind == "f" and self.array.dtype.itemsize >= 8
@@ -117,7 +123,7 @@ class Rows:
             raise invalid("Rows.tensor", "generator", allowed, None)
         generator = torch.Generator() if generator is None else generator
         out = torch.empty(len(self), self.width, dtype=self.dtype, device=generator.device)
-        for part in chunks(*out.shape):
+        for part in row_ranges(*out.shape):
             out[part] = self._draw(np.arange(part.start, part.stop), generator)
         return out
 
@@ -188,10 +194,7 @@ class Rows:
         ... ).tensor().tolist()
         [[0.0, 0.5]]
         """
-        view = self._view()
-        m, s = (0.0, 1.0) if self._affine is None else self._affine
-        view._affine = (m + s * shift, s * scale)
-        return view
+        return self._mapped(lambda x: (x - shift) / scale, self._type)
 
     def encoded(self, encode: Callable[[np.ndarray], np.ndarray], dtype: DTypeLike) -> "Rows":
         """The same rows as a function of them, ``(B, D) -> (B, D)``, computed in float64 as they
@@ -200,21 +203,22 @@ class Rows:
         >>> Rows([[1.0, 2.0]]).encoded(lambda x: 10 * x, np.float32).tensor().tolist()
         [[10.0, 20.0]]
         """
-        view = self._view()
-        before = self._encode
-        view._encode = encode if before is None else lambda x: encode(before(x))
-        view._type = np.dtype(dtype)
-        view.labels = {}
-        view.schema = None
-        view.held_out = ()
+        view = self._mapped(encode, np.dtype(dtype))
+        view.labels, view.schema, view.held_out = {}, None, ()
         return view
 
-    def parts(self) -> Iterator[np.ndarray]:
-        """All rows as batches hold them, chunk by chunk; gray levels are made binary by draws of a
-        fixed seed.
+    def _mapped(self, encode: Callable[[np.ndarray], np.ndarray], dtype: np.dtype) -> "Rows":
+        view, before = self._view(), self._encode
+        view._encode = encode if before is None else lambda x: encode(before(x))
+        view._type = dtype
+        return view
+
+    def parts(self, generator: torch.Generator | None = None) -> Iterator[np.ndarray]:
+        """All rows as batches hold them, chunk by chunk; gray levels are made binary by draws from
+        the generator, by default of a fixed seed.
         """
-        generator = torch.Generator().manual_seed(0)
-        for part in chunks(len(self), self.width):
+        generator = torch.Generator().manual_seed(0) if generator is None else generator
+        for part in row_ranges(len(self), self.width):
             yield self._draw(np.arange(part.start, part.stop), generator).numpy()
 
     def complete(self) -> bool:
@@ -246,8 +250,6 @@ class Rows:
     def _read(self, index: np.ndarray) -> np.ndarray:
         rows = index if self._selected is None else np.asarray(self._selected[index])
         values = self.array[rows]
-        if self._affine is not None:
-            values = (values.astype(np.float64, copy=False) - self._affine[0]) / self._affine[1]
         if self._encode is not None:
             values = self._encode(values.astype(np.float64, copy=False))
         return values.astype(self._type, copy=False)
@@ -262,7 +264,7 @@ class Rows:
         return (gray > self.binarize).to(x.dtype)
 
     def _expected(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for part in chunks(len(self), self.width):
+        for part in row_ranges(len(self), self.width):
             values = self._read(np.arange(part.start, part.stop))
             if self.binarize is not None:
                 gray = values / (self.scale or 1.0)
@@ -283,7 +285,7 @@ def as_rows(
     >>> as_rows(torch.eye(3), owner="fit")
     Rows(3 x 3)
     """
-    if hasattr(x, "batch"):  # sequences and other data of that role are read as they are
+    if isinstance(x, Data):  # sequences and other data of that role are read as they are
         rows = cast("Rows", x)
         return rows if weight is None else rows.weighted(weight, owner)
     return Rows(cast("TableLike", x), weight, missing=missing, owner=owner)
@@ -300,9 +302,8 @@ def check_weight(weight: Weight, n: int, owner: str) -> Tensor:
     try:
         mass = torch.as_tensor(np.asarray(weight, dtype=np.float64)).clone()
     except (TypeError, ValueError, OverflowError) as error:
-        raise invalid(
-            owner, "weight", "be numbers that float64 holds", " ".join(repr(weight)[:60].split())
-        ) from error
+        got = one_line(weight)[:60]
+        raise invalid(owner, "weight", "be numbers that float64 holds", got) from error
     if mass.shape != (n,):
         raise invalid(
             owner, "weight", f"have shape ({n},), one number per row", f"shape {tuple(mass.shape)}"
@@ -329,9 +330,8 @@ def _check_binarize(binarize: Binarize, owner: str) -> Binarize:
 
 def _gray_scale(table: np.ndarray, scale: float | None, owner: str) -> float:
     """The gray level that means one; gray levels beyond it are refused."""
-    ends = [(part.min(), part.max()) for part in (table[part] for part in chunks(*table.shape))]
-    low = float(min(low for low, _ in ends))
-    high = float(max(high for _, high in ends))
+    ends = [end for part in pieces(table) for end in (part.min(), part.max())]
+    low, high = float(min(ends)), float(max(ends))
     if scale is None:
         scale = 255.0 if table.dtype == np.uint8 and high > 1 else 1.0
     if low < 0 or high > scale:

@@ -8,38 +8,17 @@ a number that stands for one). Columns to ``ignore`` are left out.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Required, TypedDict
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from partita.errors import RunError, unusable
-from partita.runtime.untrusted import check_like
-from partita.tables.labels import Labels, labels_from_json, labels_to_json
+from partita.runtime.untrusted import Json, JsonObject, read_record
+from partita.tables.labels import Labels, label_of, labels_from_json, labels_to_json
 
 KINDS = ("real", "binary", "count", "category", "ignore")
-SHAPE = {  # of a column in a config
-    "name": str,
-    "kind": str,
-    "dtype": str,
-    "levels": [float],
-    "labels": dict,
-    "missing": int,
-    "overridden": bool,
-}
 Cell = str | bool | int | float | None
-
-
-class ColumnJson(TypedDict, total=False):
-    """A column in a run's config."""
-
-    name: Required[str]
-    kind: Required[str]
-    dtype: Required[str]
-    missing: int
-    levels: list[float]
-    labels: dict[str, str]
-    overridden: bool
 
 
 @dataclass(frozen=True)
@@ -58,10 +37,15 @@ class Series:
     rows: int | None = None
     missing: int | None = None
 
-    @property
+    @cached_property
     def observed(self) -> np.ndarray:
         """The values that are not missing."""
         return self.values[~np.isnan(self.values)]
+
+    @property
+    def title(self) -> str:
+        """The column in a sentence."""
+        return f"column {self.name!r}"
 
     def counts(self) -> tuple[int, int]:
         """How many values there are, and how many are missing."""
@@ -96,9 +80,7 @@ class Column:
         missing.
         """
         if self.labels:
-            return [
-                None if value != value else self.labels.get(value, f"{value:g}") for value in values
-            ]
+            return [None if value != value else label_of(value, self.labels) for value in values]
         codes = self.dtype == "category" and all(level == round(level) for level in self.levels)
         make = bool if self.dtype == "bool" else round if codes or "int" in self.dtype else float
         return [
@@ -111,34 +93,22 @@ class Column:
         shown = ", ".join(map(str, self.words(self.levels[:6])))
         return f"{shown}, ... ({len(self.levels)} in all)" if len(self.levels) > 6 else shown
 
-    def as_json(self) -> ColumnJson:
-        found = ColumnJson(name=self.name, kind=self.kind, dtype=self.dtype, missing=self.missing)
-        if self.levels:
-            found["levels"] = list(self.levels)
-            found["labels"] = labels_to_json(self.labels)
-        if self.overridden:
-            found["overridden"] = True
-        return found
+    def as_json(self) -> JsonObject:
+        """For a run's config; what is empty is left out."""
+        lists = {"levels": list(self.levels), "labels": labels_to_json(self.labels)}
+        found = {**asdict(self), **lists}
+        optional = (*lists, "overridden")
+        return {name: value for name, value in found.items() if value or name not in optional}
 
     @classmethod
-    def from_json(cls, value: ColumnJson) -> "Column":
-        where = "config.json: schema"
-        check_like(value, SHAPE, where)
-        check_like(value, {"name": str, "kind": str, "dtype": str}, where, whole=True)
-        if value["kind"] not in KINDS:
+    def from_json(cls, value: Json) -> "Column":
+        column = read_record(cls, value, "config.json: schema")
+        if column.kind not in KINDS:
             raise RunError(
                 f"load: config.json: schema: kind must be one of {', '.join(KINDS)}; got "
-                f"{value['kind']!r}. Restore the file."
+                f"{column.kind!r}. Restore the file."
             )
-        return cls(
-            value["name"],
-            value["kind"],
-            value["dtype"],
-            tuple(value.get("levels") or ()),
-            labels_from_json(value.get("labels") or {}),
-            value.get("missing") or 0,
-            bool(value.get("overridden")),
-        )
+        return replace(column, labels=labels_from_json(value.get("labels") or {}))
 
 
 @dataclass(frozen=True)
@@ -180,11 +150,11 @@ class Schema:
         """Of the columns that are not ignored."""
         return [column.name for column in self.used]
 
-    def as_json(self) -> list[ColumnJson]:
+    def as_json(self) -> list[JsonObject]:
         return [column.as_json() for column in self.columns]
 
     @classmethod
-    def from_json(cls, value: list[ColumnJson]) -> "Schema":
+    def from_json(cls, value: Iterable[Json]) -> "Schema":
         return cls(tuple(map(Column.from_json, value)))
 
 
@@ -214,6 +184,15 @@ def is_whole(values: np.ndarray) -> bool:
     (True, False)
     """
     return bool(np.isfinite(values).all() and (values == np.round(values)).all())
+
+
+def first_few(items: Sequence[str], most: int = 6) -> str:
+    """The first few of some names, and dots for the others.
+
+    >>> first_few("abc", 2)
+    'a, b, ...'
+    """
+    return ", ".join(items[:most]) + ", ..." * (len(items) > most)
 
 
 def listed(items: Iterable[str], most: int = 5) -> str:

@@ -7,22 +7,21 @@ Rows are written chunk by chunk, so that a table on disk need not fit into memor
 import csv
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import types
 
 from partita.errors import Argument, invalid
 from partita.runtime.atomic_files import replacing
-from partita.tables.arrays import chunks
-from partita.tables.arrow import COLUMNAR, compute, dtype_name, is_text, open_writer
+from partita.tables.arrays import pieces
+from partita.tables.arrow import COLUMNAR, open_writer
 from partita.tables.csv import DELIMITERS
 from partita.tables.frames import TABLES
-from partita.tables.schema import Cell, Column, Schema, column_names
+from partita.tables.labels import Labels
+from partita.tables.schema import Cell, Column, column_names
 
 ENDINGS = (*TABLES, ".npy", ".npz")
 
@@ -38,13 +37,20 @@ def check_ending(path: Path, owner: str, columns: Sequence[Column] = ()) -> Path
     return path
 
 
-def plain_columns(names: Sequence[str] | None, x: np.ndarray) -> list[Column]:
-    """Columns of numbers that nothing is known about: whole ones where all are."""
-    parts = (x[part] for part in chunks(*x.shape))
+def plain_columns(
+    names: Sequence[str] | None, x: np.ndarray, labels: Labels | None = None
+) -> list[Column]:
+    """Columns that nothing is known about: words where there are labels, else numbers, whole ones
+    where all are.
+    """
+    names = names or column_names(x.shape[1])
+    if labels:
+        return [Column(name, "category", "string", labels=labels) for name in names]
+    parts = pieces(x)
     whole = np.all([(~np.isfinite(part) | (part == np.round(part))).all(0) for part in parts], 0)
     return [
         Column(name, "real", "int64" if one else "float64")
-        for name, one in zip(names or column_names(x.shape[1]), whole, strict=True)
+        for name, one in zip(names, whole, strict=True)
     ]
 
 
@@ -55,7 +61,7 @@ def write_columns(
     ending = path.suffix.lower()
     if ending in ENDINGS:
         check_ending(path, "write", columns)
-    parts = (x[part] for part in chunks(*x.shape))
+    parts = pieces(x)
     names = [column.name for column in columns] if header else None
     with replacing(path) as beside:
         if ending == ".npy":
@@ -75,34 +81,23 @@ def write_columns(
 
 def arrow_table(columns: Sequence[Column], x: np.ndarray) -> pa.Table:
     """Numbers, (N, D), as an Arrow table of the types of its columns."""
-    arrays = [_array(column, x[:, i]) for i, column in enumerate(columns)]
+    arrays = [array_of(column, x[:, i]) for i, column in enumerate(columns)]
     return pa.table(arrays, names=[column.name for column in columns])
 
 
-def filled_arrow(table: pa.Table, schema: Schema, x: np.ndarray) -> pa.Table:
-    """An Arrow table with the gaps of the columns that a schema uses filled, of the same types
-    (:func:`filled_type`).
-    """
-    used = {column.name: (i, column) for i, column in enumerate(schema.used)}
-    columns = list(table.columns)
-    fields = list(table.schema)
-    for place, (held, field) in enumerate(zip(table.columns, table.schema, strict=True)):
-        if field.name in used and (held.null_count or _has_nan(held)):
-            i, column = used[field.name]
-            columns[place] = _filled(held, column, x[:, i])
-            fields[place] = field.with_type(columns[place].type)
-    return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
-
-
-def filled_type(kind: pa.DataType, column: Column) -> pa.DataType:
-    """The Arrow type of a column once its gaps are filled.
-
-    It is the one that the column has; the run's own where that cannot hold what the run has, words
-    or numbers, for then nothing is there that would have to be kept.
-    """
-    inner = kind.value_type if types.is_dictionary(kind) else kind
-    fits = is_text(inner) if column.labels else not (is_text(inner) or types.is_null(inner))
-    return kind if fits else own_type(column)
+def array_of(column: Column, values: np.ndarray) -> pa.Array:
+    """Numbers, (N,), as an Arrow array of the type of their column."""
+    words = column.words(values.tolist())
+    kind = own_type(column)
+    try:
+        if column.dtype == "category":
+            return coded(words, column.words(column.levels), kind)
+        return pa.array(words, type=kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        reason = str(error).splitlines()[0]
+        allowed = f"hold values of its type, {column.dtype}"
+        remedy = "A .csv file has no types." if "int" in column.dtype else ""
+        raise invalid("write", f"column {column.name!r}", allowed, reason, remedy) from None
 
 
 def own_type(column: Column) -> pa.DataType:
@@ -155,46 +150,6 @@ def write_csv(path: Path, rows: Iterable[Sequence[str]], delimiter: str = ",") -
             first
         )
         csv.writer(stream, delimiter=delimiter, lineterminator="\n").writerows(rows)
-
-
-def _filled(held: pa.ChunkedArray, column: Column, values: np.ndarray) -> pa.Array:
-    """A column as this table has it, not the one that was fitted."""
-    kind = held.type
-    if filled_type(kind, column) != kind:
-        return _array(column, values)
-    if types.is_dictionary(kind):
-        # categories keep the order they have in the file; those that only the run knows come after
-        joined = held.unify_dictionaries().combine_chunks()
-        words = column.words(values.tolist())
-        known = joined.dictionary.to_pylist()
-        filled = [
-            word if value is None else value
-            for value, word in zip(joined.to_pylist(), words, strict=True)
-        ]
-        return coded(filled, [*known, *words], kind)
-    gap = compute.is_null(held, nan_is_null=True)
-    # views can be cast, and little else
-    plain = pa.large_string() if types.is_string_view(kind) else kind
-    own = _array(replace(column, dtype=dtype_name(kind)), values).cast(plain)
-    return compute.if_else(gap, own, held.cast(plain)).cast(kind)
-
-
-def _has_nan(held: pa.ChunkedArray) -> bool:
-    return types.is_floating(held.type) and bool(compute.any(compute.is_nan(held)).as_py())
-
-
-def _array(column: Column, values: np.ndarray) -> pa.Array:
-    words = column.words(values.tolist())
-    kind = own_type(column)
-    try:
-        if column.dtype == "category":
-            return coded(words, column.words(column.levels), kind)
-        return pa.array(words, type=kind)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        reason = str(error).splitlines()[0]
-        allowed = f"hold values of its type, {column.dtype}"
-        remedy = "A .csv file has no types." if "int" in column.dtype else ""
-        raise invalid("write", f"column {column.name!r}", allowed, reason, remedy) from None
 
 
 def _write_array(stream: IO[bytes], x: np.ndarray, parts: Iterable[np.ndarray]) -> None:

@@ -228,7 +228,7 @@ def affordable(
         return plan
     least = _least_steps(objective, seconds, cost)
     if cost.validation > max(LEAST_SECONDS, ONE_VALIDATION * seconds):
-        deadline.cut("no validation: one alone would take more than half of the time.")
+        deadline.record_cut("no validation: one alone would take more than half of the time.")
         steps = max(least, int(seconds / cost.step))
         return plan._replace(options={**options, "steps": steps}, validated=False)
     count = _affordable_count(VALIDATION_SHARE * seconds, cost.validation, settings)
@@ -267,7 +267,7 @@ def _fewer_starts(objective: EM, seconds: float, cost: Cost) -> EM:
     """An objective that tries several starts first, with as many as there is time for."""
     shorter = objective.within(seconds / (cost.step + cost.start / objective.trial))
     if shorter != objective:
-        deadline.cut(
+        deadline.record_cut(
             f"{shorter.restarts} of {objective.restarts} starts tried: there was no time for more."
         )
     return shorter

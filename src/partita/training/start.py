@@ -15,7 +15,7 @@ from partita.core.protocols import Capability, Model, Objective, Update
 from partita.errors import Unsupported, invalid
 from partita.runtime import memory_limit, processes
 from partita.tables import Rows
-from partita.tables.arrays import chunks
+from partita.tables.arrays import row_ranges
 from partita.training.optimizers import make_optimizer
 from partita.training.session import Session, State
 from partita.training.settings import Learner, Settings
@@ -128,7 +128,7 @@ def checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2)
     if len(rows) < least:
         raise invalid("fit", parameter, f"have at least {least} rows", len(rows))
     generator = torch.Generator()
-    for part in chunks(len(rows), width):
+    for part in row_ranges(len(rows), width):
         x = rows.batch(torch.arange(part.start, part.stop), generator=generator).x
         model.support.check(x, "fit", parameter, missing=Capability.MISSING in model.capabilities)
         if (empty := x.isnan().all(1)).any():

@@ -14,14 +14,24 @@ log-normalizer, h base measure.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    runtime_checkable,
+)
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, constraints
 from torch.distributions.constraints import Constraint
 
 from partita.bayes.distributions import ADD_IDENTITY, POSITIVE_DEFINITE
@@ -29,6 +39,18 @@ from partita.core.checks import check_finite
 from partita.errors import invalid
 
 Hyper: TypeAlias = Any  # a number or a tensor when given, a tensor from then on
+Real: TypeAlias = Annotated[Hyper, constraints.real]
+RealVector: TypeAlias = Annotated[Hyper, constraints.real_vector]
+Positive: TypeAlias = Annotated[Hyper, constraints.positive]
+PositiveVector: TypeAlias = Annotated[Hyper, constraints.independent(constraints.positive, 1)]
+Definite: TypeAlias = Annotated[Hyper, constraints.positive_definite]
+
+IN_WORDS: dict[Constraint, str] = {  # what data must be
+    constraints.real: "finite numbers",
+    constraints.boolean: "zeros and ones",
+    constraints.nonnegative: "at least 0",
+    constraints.nonnegative_integer: "counts 0, 1, 2, ...",
+}
 ONE_MODE = "belong to a posterior with one mode"
 USE_MEAN = "Use posterior.mean, or a prior with one."
 
@@ -61,30 +83,54 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Conjugate(ABC):
+class Hyperparameters:
     """A prior and what data have made of it; subclasses are frozen dataclasses whose fields are
-    hyper-parameters.
+    hyper-parameters, with their constraints in their types.
     """
 
     log_evidence: Hyper = 0.0  # log p of the data seen so far, (*)
-
-    event_dim: ClassVar[int] = 0  # of one datum
-    data_in_words: ClassVar[str] = "finite numbers"
 
     def __post_init__(self) -> None:
         """Hyper-parameters become tensors of one device and dtype (float64 where only numbers are
         given) and are checked.
         """
-        limits = self.constraints
-        given = {name: getattr(self, name) for name in (*limits, "log_evidence")}
+        given = {name: getattr(self, name) for name in (*_limits(type(self)), "log_evidence")}
         like = next(
             (v for v in given.values() if isinstance(v, Tensor) and v.is_floating_point()),
             torch.zeros((), dtype=torch.float64),
         )
         for name, value in given.items():
             object.__setattr__(self, name, as_numbers(self.owner, name, value, like))
-        for name, limit in limits.items():
+        self.check_shapes()
+        for name, limit in self.constraints.items():
             check_hyper(self.owner, name, getattr(self, name).detach(), limit)
+
+    @property
+    def constraints(self) -> dict[str, Constraint]:
+        """What every hyper-parameter must satisfy, by field."""
+        return _limits(type(self))
+
+    @property
+    def owner(self) -> str:
+        """For messages."""
+        return type(self).__name__
+
+    def check_shapes(self) -> None:
+        """Refuse hyper-parameters whose shapes do not go together."""
+
+
+@cache
+def _limits(owner: type[Hyperparameters]) -> dict[str, Constraint]:
+    metadata = {field.name: getattr(field.type, "__metadata__", ()) for field in fields(owner)}
+    return {name: limits[0] for name, limits in metadata.items() if limits}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Conjugate(Hyperparameters, ABC):
+    """A conjugate pair: a prior whose posterior is of the same family."""
+
+    event_dim: ClassVar[int] = 0  # of one datum
+    data: ClassVar[Constraint] = constraints.real  # what the numbers of a datum must satisfy
 
     def update(self, data: ArrayLike | Streamed, weight: ArrayLike | None = None) -> Self:
         """The pair after ``data``, ``(n, *batch, *event)`` or ``(n, *event)`` for the whole batch.
@@ -97,15 +143,11 @@ class Conjugate(ABC):
         if isinstance(data, Streamed):
             return self._streamed(data, weight)
         x = self._checked(data)
-        w = self._checked_weight(x, weight)
+        w = row_weights(f"{self.owner}.update", weight, x[(..., *[0] * self.event_dim)])
+        w = w.reshape(len(w), *[1] * self.like.dim()) if w.dim() == 1 else w
         after = self.absorb(x, w)
         gain = after.log_normalizer() - self.log_normalizer() + self.log_base(x, w)
         return replace(after, log_evidence=self.log_evidence + gain)
-
-    @property
-    @abstractmethod
-    def constraints(self) -> dict[str, Constraint]:
-        """What every hyper-parameter must satisfy, by field."""
 
     @property
     @abstractmethod
@@ -121,14 +163,9 @@ class Conjugate(ABC):
     def map(self) -> Tensor:
         """The most probable theta, in the coordinates of ``posterior``."""
         mode = self.posterior.mode
-        if not bool(torch.isfinite(mode).all()):
+        if not torch.isfinite(mode).all():
             raise invalid(self.owner, "map", ONE_MODE, "a density that has none", USE_MEAN)
         return mode
-
-    @property
-    def owner(self) -> str:
-        """For messages."""
-        return type(self).__name__
 
     @property
     def like(self) -> Tensor:
@@ -153,9 +190,8 @@ class Conjugate(ABC):
         """What the evidence has besides the normalizers: the sum of log h(x)."""
         return torch.zeros_like(self.like)
 
-    def outside(self, x: Tensor) -> Tensor:
-        """True where a value cannot have come from the likelihood."""
-        return torch.zeros_like(x, dtype=torch.bool)
+    def check_columns(self, x: Tensor) -> None:
+        """Refuse vectors of another width than the prior's."""
 
     def _streamed(self, rows: Streamed, weight: ArrayLike | None) -> Self:
         """The pair after rows that are read once, in chunks."""
@@ -179,40 +215,34 @@ class Conjugate(ABC):
         if x.dim() == 1 + self.event_dim:
             # the same data for every member of the batch
             x = x.reshape(len(x), *[1] * self.like.dim(), *x.shape[1:])
-        self._check_batch(x)
-        wrong = self.outside(x)
-        if bool(wrong.any()):
-            got = f"{x[tuple(wrong.nonzero()[0].tolist())].item():g}"
-            raise invalid(f"{self.owner}.update", "data", f"be {self.data_in_words}", got)
-        return x
-
-    def _check_batch(self, x: Tensor) -> None:
-        """Members of the data's batch go with those of the prior's."""
-        batch = x.shape[1 : x.dim() - self.event_dim]
         try:
-            torch.broadcast_shapes(batch, self.like.shape)
+            torch.broadcast_shapes(x.shape[1 : x.dim() - self.event_dim], self.like.shape)
         except RuntimeError:
             sizes = ", ".join(["n", *map(str, self.like.shape), *["D"] * self.event_dim])
             allowed = f"have shape ({sizes}) to match the priors"
             raise invalid(f"{self.owner}.update", "data", allowed, tuple(x.shape)) from None
-
-    def _checked_weight(self, x: Tensor, weight: ArrayLike | None) -> Tensor:
-        """Weights with as many dimensions as the data have rows and batch."""
-        batch = x.shape[: x.dim() - self.event_dim]
-        if weight is None:
-            return torch.ones(batch, dtype=x.dtype, device=x.device)
-        w = as_numbers(f"{self.owner}.update", "weight", weight, x)
-        check_finite(f"{self.owner}.update", "weight", w)
-        if w.dim() == 0 or len(w) != len(x):
-            allowed = f"have one value per row, {len(x)}"
-            raise invalid(f"{self.owner}.update", "weight", allowed, tuple(w.shape))
-        if bool((w < 0).any()):
-            got = f"{w.min().item():g}"
-            raise invalid(f"{self.owner}.update", "weight", "not be negative", got)
-        return w.reshape(len(w), *[1] * self.like.dim()) if w.dim() == 1 else w
+        self.check_columns(x)
+        wrong = x[~self.data.check(x)]
+        if len(wrong):
+            got = f"{wrong[0].item():g}"
+            raise invalid(f"{self.owner}.update", "data", f"be {IN_WORDS[self.data]}", got)
+        return x
 
 
-def moments(x: Tensor, w: Tensor) -> Moments:
+def row_weights(owner: str, weight: ArrayLike | None, like: Tensor) -> Tensor:
+    """How often each row of ``like`` counts, finite and not negative; ones if not given."""
+    if weight is None:
+        return torch.ones_like(like)
+    w = as_numbers(owner, "weight", weight, like)
+    check_finite(owner, "weight", w)
+    if w.dim() > like.dim() or w.shape[:1] != like.shape[:1]:
+        raise invalid(owner, "weight", f"have one value per row, {len(like)}", tuple(w.shape))
+    if (w < 0).any():
+        raise invalid(owner, "weight", "not be negative", f"{w.min().item():g}")
+    return w
+
+
+def scalar_moments(x: Tensor, w: Tensor) -> Moments:
     """Weighted count, mean and sum of squares about the mean, over the first dimension; the mean of
     nothing is 0.
     """
@@ -247,7 +277,7 @@ def check_hyper(owner: str, name: str, value: Tensor, limit: Constraint) -> None
     """A hyper-parameter is finite and satisfies its constraint."""
     check_finite(owner, name, value, remedy="")
     fine = limit.check(value)
-    if not bool(fine.all()):
+    if not fine.all():
         if limit.event_dim == 2:
             raise invalid(owner, name, POSITIVE_DEFINITE, "another matrix", ADD_IDENTITY)
         got = value[tuple((~fine).nonzero()[0].tolist())].tolist()

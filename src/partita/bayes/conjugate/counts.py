@@ -11,7 +11,6 @@ rate).
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,9 +23,8 @@ from torch.distributions import (
     NegativeBinomial,
     constraints,
 )
-from torch.distributions.constraints import Constraint
 
-from partita.bayes.conjugate.base import ONE_MODE, USE_MEAN, Conjugate, Hyper
+from partita.bayes.conjugate.base import ONE_MODE, USE_MEAN, Conjugate, Positive, PositiveVector
 from partita.bayes.conjugate.gaussian import gamma_normalizer
 from partita.bayes.distributions import DirichletMultinomial
 from partita.core.checks import check_count, check_width
@@ -42,14 +40,10 @@ class BernoulliBeta(Conjugate):
     (0.6, 1.0)
     """
 
-    a: Hyper
-    b: Hyper
+    a: Positive
+    b: Positive
 
-    data_in_words: ClassVar[str] = "zeros and ones"
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        return {"a": constraints.positive, "b": constraints.positive}
+    data = constraints.boolean
 
     @property
     def posterior(self) -> Distribution:
@@ -70,9 +64,6 @@ class BernoulliBeta(Conjugate):
     def log_normalizer(self) -> Tensor:
         return torch.lgamma(self.a) + torch.lgamma(self.b) - torch.lgamma(self.a + self.b)
 
-    def outside(self, x: Tensor) -> Tensor:
-        return (x != 0) & (x != 1)
-
 
 @dataclass(frozen=True, eq=False)
 class MultinomialDirichlet(Conjugate):
@@ -84,15 +75,11 @@ class MultinomialDirichlet(Conjugate):
         trials: Draws of the datum that ``predictive`` is about; rows of data may have any total.
     """
 
-    alpha: Hyper
+    alpha: PositiveVector
     trials: int = 1
 
-    event_dim: ClassVar[int] = 1
-    data_in_words: ClassVar[str] = "counts 0, 1, 2, ..."
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        return {"alpha": constraints.independent(constraints.positive, 1)}
+    event_dim = 1
+    data = constraints.nonnegative_integer
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,9 +107,8 @@ class MultinomialDirichlet(Conjugate):
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
         return (w * (torch.lgamma(x.sum(-1) + 1) - torch.lgamma(x + 1).sum(-1))).sum(0)
 
-    def outside(self, x: Tensor) -> Tensor:
+    def check_columns(self, x: Tensor) -> None:
         check_width(f"{self.owner}.update", "data", x, self.alpha.shape[-1], "alpha")
-        return not_counts(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +119,10 @@ class PoissonGamma(Conjugate):
     3.33...
     """
 
-    a: Hyper
-    b: Hyper
+    a: Positive
+    b: Positive
 
-    data_in_words: ClassVar[str] = "counts 0, 1, 2, ..."
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        return {"a": constraints.positive, "b": constraints.positive}
+    data = constraints.nonnegative_integer
 
     @property
     def posterior(self) -> Distribution:
@@ -159,18 +141,10 @@ class PoissonGamma(Conjugate):
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
         return -(w * torch.lgamma(x + 1)).sum(0)
 
-    def outside(self, x: Tensor) -> Tensor:
-        return not_counts(x)
-
-
-def not_counts(x: Tensor) -> Tensor:
-    """True where a value is negative or broken."""
-    return (x < 0) | (x != x.round())
-
 
 def check_one_mode(owner: str, alpha: Tensor) -> None:
     """A Dirichlet whose concentrations are all at most 1 is flat, or piles up at more than one
     corner.
     """
-    if bool((alpha <= 1).all(-1).any()):
+    if (alpha <= 1).all(-1).any():
         raise invalid(owner, "map", ONE_MODE, "concentrations that are all at most 1", USE_MEAN)

@@ -101,7 +101,7 @@ def _climb(evidence: Callable[[], Tensor], free: list[Tensor], steps: int) -> No
 
     optimizer.step(closure)
     slope = max(float(v.grad.abs().max()) for v in free if v.grad is not None)
-    if not all(bool(torch.isfinite(v).all()) for v in free) or slope > 1e-3:
+    if not all(torch.isfinite(v).all() for v in free) or slope > 1e-3:
         raise Diverged(
             f"empirical_bayes: the evidence must have a maximum; got a slope of {slope:.2g} after "
             f"{steps} steps. Fix some hyper-parameters with only=..., or give more groups."

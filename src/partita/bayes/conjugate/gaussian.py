@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Gamma, Normal, StudentT, constraints
-from torch.distributions.constraints import Constraint
+from torch.distributions import Distribution, Gamma, Normal, StudentT
 
-from partita.bayes.conjugate.base import Conjugate, Hyper, moments
+from partita.bayes.conjugate.base import Conjugate, Positive, Real, scalar_moments
 from partita.bayes.joint import NormalGamma
 
 LOG_2PI = math.log(2 * math.pi)
@@ -33,13 +32,9 @@ class GaussianMean(Conjugate):
     (2.25, Normal(loc: 2.25, scale: 1.1180...))
     """
 
-    m: Hyper
-    t: Hyper
-    s: Hyper
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        return {"m": constraints.real, "t": constraints.positive, "s": constraints.positive}
+    m: Real
+    t: Positive
+    s: Positive
 
     @property
     def posterior(self) -> Distribution:
@@ -50,7 +45,7 @@ class GaussianMean(Conjugate):
         return Normal(self.m, torch.sqrt(1 / self.t + 1 / self.s))
 
     def absorb(self, x: Tensor, w: Tensor) -> "GaussianMean":
-        seen = moments(x, w)
+        seen = scalar_moments(x, w)
         t = self.t + seen.n * self.s
         return replace(self, m=self.m + seen.n * self.s * (seen.mean - self.m) / t, t=t)
 
@@ -61,7 +56,7 @@ class GaussianMean(Conjugate):
         """With the square completed about the data's mean: differences of large squares would
         cancel.
         """
-        seen = moments(x, w)
+        seen = scalar_moments(x, w)
         shrunk = self.t * seen.n * self.s / (self.t + seen.n * self.s)
         noise = seen.n * (torch.log(self.s) - LOG_2PI) - self.s * seen.scatter
         return 0.5 * (noise - shrunk * (seen.mean - self.m).square())
@@ -74,13 +69,9 @@ class GaussianPrecision(Conjugate):
     .. math:: a_n = a + n/2, \qquad b_n = b + \tfrac12 \textstyle\sum_i (x_i - m)^2
     """
 
-    a: Hyper
-    b: Hyper
-    m: Hyper = 0.0
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        return {"a": constraints.positive, "b": constraints.positive, "m": constraints.real}
+    a: Positive
+    b: Positive
+    m: Real = 0.0
 
     @property
     def posterior(self) -> Distribution:
@@ -106,19 +97,10 @@ class GaussianPrecision(Conjugate):
 class GaussianMeanPrecision(Conjugate):
     """Unknown mean and precision: lambda ~ Gamma(a, b), mu ~ N(m, 1 / (k lambda)) (eq. 8.6)."""
 
-    m: Hyper
-    k: Hyper
-    a: Hyper
-    b: Hyper
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        return {
-            "m": constraints.real,
-            "k": constraints.positive,
-            "a": constraints.positive,
-            "b": constraints.positive,
-        }
+    m: Real
+    k: Positive
+    a: Positive
+    b: Positive
 
     @property
     def posterior(self) -> Distribution:
@@ -129,7 +111,8 @@ class GaussianMeanPrecision(Conjugate):
         return StudentT(2 * self.a, self.m, torch.sqrt(self.b * (1 + 1 / self.k) / self.a))
 
     def absorb(self, x: Tensor, w: Tensor) -> "GaussianMeanPrecision":
-        seen, away = moments(x, w), moments(x, w).mean - self.m
+        seen = scalar_moments(x, w)
+        away = seen.mean - self.m
         k = self.k + seen.n
         b = self.b + 0.5 * (seen.scatter + self.k * seen.n * away.square() / k)
         return replace(self, m=self.m + seen.n * away / k, k=k, a=self.a + 0.5 * seen.n, b=b)

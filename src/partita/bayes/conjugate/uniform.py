@@ -7,14 +7,12 @@ Letters: n data, m smallest end possible, k index of the Pareto tail.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Pareto, constraints
-from torch.distributions.constraints import Constraint
 
-from partita.bayes.conjugate.base import Conjugate, Hyper
+from partita.bayes.conjugate.base import Conjugate, Positive
 from partita.bayes.distributions import ParetoUniform
 
 
@@ -27,14 +25,10 @@ class UniformPareto(Conjugate):
     (3.0, 4.5)
     """
 
-    m: Hyper
-    k: Hyper
+    m: Positive
+    k: Positive
 
-    data_in_words: ClassVar[str] = "at least 0"
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        return {"m": constraints.positive, "k": constraints.positive}
+    data = constraints.nonnegative
 
     @property
     def posterior(self) -> Distribution:
@@ -51,6 +45,3 @@ class UniformPareto(Conjugate):
 
     def log_normalizer(self) -> Tensor:
         return -self.k * torch.log(self.m) - torch.log(self.k)
-
-    def outside(self, x: Tensor) -> Tensor:
-        return x < 0

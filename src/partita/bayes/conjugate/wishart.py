@@ -13,14 +13,20 @@ Letters: n data, D width, nu degrees of freedom, S scatter, m mean, k pseudo-row
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 from torch.distributions.constraints import Constraint
 
-from partita.bayes.conjugate.base import Conjugate, Hyper, scatter_matrix, vector_moments
+from partita.bayes.conjugate.base import (
+    Conjugate,
+    Definite,
+    Positive,
+    RealVector,
+    scatter_matrix,
+    vector_moments,
+)
 from partita.bayes.distributions import MultivariateStudentT, Wishart, half_log_det
 from partita.bayes.joint import NormalWishart
 from partita.core.checks import check_width
@@ -31,28 +37,27 @@ from partita.errors import invalid
 class _Scattered(Conjugate):
     """What the two pairs share: a mean, a scatter matrix and degrees of freedom above D - 1."""
 
-    m: Hyper
-    S: Hyper
-    nu: Hyper
+    m: RealVector
+    S: Definite
+    nu: Positive
 
-    event_dim: ClassVar[int] = 1
+    event_dim = 1
 
-    def __post_init__(self) -> None:
-        m, S = torch.as_tensor(self.m), torch.as_tensor(self.S)
-        if not m.dim() or S.dim() < 2 or S.shape[-2:] != (m.shape[-1], m.shape[-1]):
-            got = f"{tuple(m.shape)} and {tuple(S.shape)}"
+    def check_shapes(self) -> None:
+        m, S = self.m.shape, self.S.shape
+        if not m or len(S) < 2 or S[-2:] != (m[-1], m[-1]):
+            got = f"{tuple(m)} and {tuple(S)}"
             raise invalid(self.owner, "m and S", "have shapes (*, D) and (*, D, D)", got)
-        super().__post_init__()
 
     @property
     def constraints(self) -> dict[str, Constraint]:
         above = constraints.greater_than(float(self.D - 1))
-        return {"m": constraints.real_vector, "S": constraints.positive_definite, "nu": above}
+        return {**super().constraints, "nu": above}
 
     @property
     def D(self) -> int:
         """Width of a datum."""
-        return torch.as_tensor(self.m).shape[-1]
+        return self.m.shape[-1]
 
     @cached_property
     def tril(self) -> Tensor:
@@ -71,9 +76,8 @@ class _Scattered(Conjugate):
     def log_base(self, x: Tensor, w: Tensor) -> Tensor:
         return -0.5 * self.D * math.log(math.pi) * w.sum(0)
 
-    def outside(self, x: Tensor) -> Tensor:
+    def check_columns(self, x: Tensor) -> None:
         check_width(f"{self.owner}.update", "data", x, self.D, self.owner)
-        return super().outside(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +112,7 @@ class GaussianMeanWishart(_Scattered):
     The pair behind Bayesian Gaussian mixtures; its predictive is the multivariate t.
     """
 
-    k: Hyper = 1.0
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        return {**super().constraints, "k": constraints.positive}
+    k: Positive = 1.0
 
     @property
     def posterior(self) -> Distribution:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from partita.bayes.mean_field.factors import Factor, Statistics
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import NonNegativeFloat, PositiveInt, validated
 from partita.errors import Diverged, Unsupported, invalid
 
 Factors = dict[str, Factor]
@@ -94,7 +94,7 @@ def check_conjugacy(log_joint: LogJoint, q: Factors) -> None:
         there = natural_parameters(log_joint, moved, name)
         for key, eta in here.items():
             change = (there[key] - eta).abs().max()
-            if not bool(change <= AFFINE * (1 + eta.abs().max())):
+            if not change <= AFFINE * (1 + eta.abs().max()):
                 raise Unsupported(
                     f"Mean field: factor {name!r} breaks conjugacy: the log joint is not affine in "
                     f"its statistic {key!r}, so the best factor is no {type(q[name]).__name__}. "
@@ -102,9 +102,14 @@ def check_conjugacy(log_joint: LogJoint, q: Factors) -> None:
                 )
 
 
+@validated
 @torch.no_grad()
 def coordinate_ascent(
-    log_joint: LogJoint, q: Factors, *, sweeps: int = 1000, tolerance: float = 1e-9
+    log_joint: LogJoint,
+    q: Factors,
+    *,
+    sweeps: PositiveInt = 1000,
+    tolerance: NonNegativeFloat = 1e-9,
 ) -> MeanField:
     """Update the factors in turn, in the order of ``q``, until a sweep gains no more than
     ``tolerance`` nats relative to the ELBO.
@@ -117,8 +122,6 @@ def coordinate_ascent(
     >>> float(result.factors["rate"].a), float(result.factors["rate"].b)
     (5.0, 3.0)
     """
-    check_count("coordinate_ascent", "sweeps", sweeps)
-    check_real("coordinate_ascent", "tolerance", tolerance, 0.0)
     if not q:
         raise invalid("coordinate_ascent", "q", "have at least one factor", "none")
     check_conjugacy(log_joint, q)
@@ -134,7 +137,7 @@ def coordinate_ascent(
 
 def _moved(s: Tensor) -> Tensor:
     """Other values of about the same size, each moved by its own amount."""
-    place = torch.arange(s.numel(), dtype=s.dtype, device=s.device).reshape(s.shape)
+    place = torch.arange(s.numel()).to(s).reshape(s.shape)
     return s + (0.1 + 0.1 * s.abs()) * (1.5 + torch.sin(1 + place))
 
 

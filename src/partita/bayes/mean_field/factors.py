@@ -64,7 +64,7 @@ class GammaFactor(Factor):
 
     def with_natural(self, eta: Statistics) -> "GammaFactor":
         a, b = eta["log"] + 1, -eta["value"]
-        proper = bool(((a > 0) & (b > 0)).all())
+        proper = ((a > 0) & (b > 0)).all()
         _require(proper, "a gamma needs a positive shape and a positive rate")
         return GammaFactor(a, b)
 
@@ -103,7 +103,7 @@ class DirichletFactor(Factor):
         return {"log": torch.digamma(self.alpha) - torch.digamma(self.alpha.sum(-1, keepdim=True))}
 
     def with_natural(self, eta: Statistics) -> "DirichletFactor":
-        _require(bool((eta["log"] > -1).all()), "a Dirichlet needs positive concentrations")
+        _require((eta["log"] > -1).all(), "a Dirichlet needs positive concentrations")
         return DirichletFactor(eta["log"] + 1)
 
 
@@ -161,7 +161,7 @@ class NormalWishartFactor(Factor):
         k, D = -2 * eta["square"], eta["shift"].shape[-1]
         nu = 2 * eta["log_det"] + D
         _require(
-            bool(((k > 0) & (nu > D - 1)).all()),
+            ((k > 0) & (nu > D - 1)).all(),
             f"a Normal-Wishart needs k > 0 and more than {D - 1} degrees of freedom",
         )
         m = eta["shift"] / k[..., None]
@@ -178,7 +178,7 @@ class NormalWishartFactor(Factor):
         return (wishart.entropy() + gaussian).sum()
 
 
-def _require(holds: bool, otherwise: str) -> None:
+def _require(holds: Tensor, otherwise: str) -> None:
     if not holds:
         raise ValueError(otherwise)
 
@@ -189,5 +189,5 @@ def _symmetric(matrix: Tensor) -> Tensor:
 
 def _tril(matrix: Tensor, otherwise: str) -> Tensor:
     tril, info = torch.linalg.cholesky_ex(_symmetric(matrix))
-    _require(not bool(info.any()) and bool(torch.isfinite(tril).all()), otherwise)
+    _require(torch.isfinite(tril).all() & ~info.any(), otherwise)
     return tril

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from partita.bayes.mean_field.engine import LogJoint, MeanField, coordinate_ascent
 from partita.bayes.mean_field.factors import GammaFactor, GaussianFactor, Statistics
-from partita.core.checks import check_finite, check_real
+from partita.core.arguments import PositiveFloat, validated
+from partita.core.checks import check_finite
 from partita.errors import invalid
 
 LOG_2PI = math.log(2 * math.pi)
@@ -47,13 +48,14 @@ def gamma_log_prior(s: Statistics, a: float, b: float) -> Tensor:
     return ((a - 1) * s["log"] - b * s["value"] + a * math.log(b) - math.lgamma(a)).sum()
 
 
+@validated
 def gaussian(
     x: ArrayLike,
     *,
     m: float = 0.0,
-    t: float = 1.0,
-    a: float = 1.0,
-    b: float = 1.0,
+    t: PositiveFloat = 1.0,
+    a: PositiveFloat = 1.0,
+    b: PositiveFloat = 1.0,
     tolerance: float = 1e-12,
 ) -> MeanField:
     """Mean field of mu ~ N(m, 1/t), lambda ~ Gamma(a, b) given data ``(n,)``.
@@ -66,9 +68,7 @@ def gaussian(
     if x.dim() != 1 or not len(x):
         raise invalid("gaussian", "x", "have shape (n,) with n at least 1", tuple(x.shape))
     check_finite("gaussian", "x", x)
-    for name, value in (("t", t), ("a", a), ("b", b)):
-        check_real("gaussian", name, value, 0.0, open_low=True)
-    spread = torch.eye(1, dtype=x.dtype) / (t + len(x))
+    spread = torch.eye(1).to(x) / (t + len(x))
     start = {
         "mu": GaussianFactor(x.new_zeros(1), spread),
         "lam": GammaFactor(x.new_tensor(a), x.new_tensor(b)),

@@ -31,7 +31,8 @@ from partita.bayes.mean_field.factors import (
 )
 from partita.bayes.mean_field.gaussian import LOG_2PI
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_real, check_rows
+from partita.core.arguments import PositiveFloat, PositiveInt, validated
+from partita.core.checks import check_finite, check_rows
 from partita.errors import invalid
 
 
@@ -92,11 +93,12 @@ def mixture_log_joint(x: Tensor, alpha: float, prior: GaussianMeanWishart, K: in
     return log_joint
 
 
+@validated
 def gaussian_mixture(
     x: ArrayLike,
-    K: int,
+    K: PositiveInt,
     *,
-    alpha: float | None = None,
+    alpha: PositiveFloat | None = None,
     prior: GaussianMeanWishart | None = None,
     sweeps: int = 1000,
     tolerance: float = 1e-9,
@@ -115,10 +117,9 @@ def gaussian_mixture(
         generator: Source of the centers.
     """
     x = torch.as_tensor(x, dtype=torch.float64)
-    check_rows("gaussian_mixture", "x", x, check_count("gaussian_mixture", "K", K))
+    check_rows("gaussian_mixture", "x", x, K)
     check_finite("gaussian_mixture", "x", x)
     alpha = 1 / K if alpha is None else alpha
-    check_real("gaussian_mixture", "alpha", alpha, 0.0, open_low=True)
     center = x.mean(0)
     prior = data_prior(x) if prior is None else prior
     # squares about the data's mean do not cancel

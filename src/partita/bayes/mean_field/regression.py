@@ -79,7 +79,7 @@ def linear_regression(
     check_finite("linear_regression", "X", X)
     check_finite("linear_regression", "y", y)
     P = X.shape[1]
-    q: Factors = {"w": GaussianFactor(X.new_zeros(P), torch.eye(P, dtype=X.dtype))}
+    q: Factors = {"w": GaussianFactor(X.new_zeros(P), torch.eye(P).to(X))}
     for name, parameter, hyper in (("lam", "noise", noise), ("alpha", "prior", prior)):
         if isinstance(hyper, tuple) and len(hyper) != 2:
             allowed = "be a precision, or the shape and rate of its gamma prior"

@@ -3,12 +3,12 @@ open.
 """
 
 from partita.bayes.regression.linear import LinearRegression, best_ridge, best_ridge_of_sums
-from partita.bayes.regression.logistic import Draws, LogisticPosterior, logistic_regression
+from partita.bayes.regression.logistic import LogisticPosterior, PosteriorDraws, logistic_regression
 
 __all__ = [
-    "Draws",
     "LinearRegression",
     "LogisticPosterior",
+    "PosteriorDraws",
     "best_ridge",
     "best_ridge_of_sums",
     "logistic_regression",

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.quantity import Verdict
 from partita.diagnostics.chains import ChainReport, summarize_chains
 
 # (C, P) -> (C,), (C, P): log posterior and its gradient
@@ -48,11 +47,6 @@ class HamiltonianChains:
     w: Tensor
     report: ChainReport
     accepted: float
-
-    @property
-    def verdict(self) -> Verdict:
-        """Tight where the chains agree and are worth enough independent draws."""
-        return self.report.verdict
 
 
 def hamiltonian(
@@ -83,7 +77,7 @@ def hamiltonian(
         found = HamiltonianChains(
             kept[..., :-1].flatten(0, 1), summarize_chains(kept.movedim(0, 1)), accepted
         )
-        if found.verdict == "tight" or len(kept) >= LONGEST * steps:
+        if found.report.verdict == "tight" or len(kept) >= LONGEST * steps:
             return found
 
 

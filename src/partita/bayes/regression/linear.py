@@ -18,25 +18,23 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torch.distributions import Gamma, StudentT, constraints
-from torch.distributions.constraints import Constraint
+from torch.distributions import Gamma, StudentT
 
-from partita.bayes.conjugate.base import Hyper, as_numbers, check_hyper
+from partita.bayes.conjugate.base import (
+    Definite,
+    Hyperparameters,
+    Positive,
+    RealVector,
+    row_weights,
+)
 from partita.bayes.conjugate.gaussian import LOG_2PI, gamma_normalizer
 from partita.bayes.distributions import MultivariateStudentT, half_log_det
 from partita.core.checks import check_finite, check_width
 from partita.errors import invalid
 
-LIMITS: dict[str, Constraint] = {
-    "m": constraints.real_vector,
-    "K": constraints.positive_definite,
-    "a": constraints.positive,
-    "b": constraints.positive,
-}
-
 
 @dataclass(frozen=True, eq=False)
-class LinearRegression:
+class LinearRegression(Hyperparameters):
     """A prior of weights and noise that rows (x, y) turn into their posterior; as the conjugate
     pairs, given X.
 
@@ -53,25 +51,15 @@ class LinearRegression:
     0.967
     """
 
-    m: Hyper
-    K: Hyper
-    a: Hyper
-    b: Hyper
-    log_evidence: Hyper = 0.0
+    m: RealVector
+    K: Definite
+    a: Positive
+    b: Positive
 
-    def __post_init__(self) -> None:
-        like = next(
-            (v for v in (self.m, self.K, self.a, self.b) if isinstance(v, Tensor)),
-            torch.zeros((), dtype=torch.float64),
-        )
-        for name in ("m", "K", "a", "b", "log_evidence"):
-            value = as_numbers("LinearRegression", name, getattr(self, name), like)
-            object.__setattr__(self, name, value)
+    def check_shapes(self) -> None:
         if self.m.dim() != 1 or self.K.shape != (len(self.m), len(self.m)):
             shapes = f"{tuple(self.m.shape)} and {tuple(self.K.shape)}"
             raise invalid("LinearRegression", "m and K", "have shapes (P,) and (P, P)", shapes)
-        for name, limit in LIMITS.items():
-            check_hyper("LinearRegression", name, getattr(self, name).detach(), limit)
 
     def update(
         self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None, *, centered: bool = False
@@ -153,20 +141,7 @@ class LinearRegression:
             raise invalid(owner, "X and y", "have shapes (n, P) and (n,)", got)
         check_finite(owner, "X", X)
         check_finite(owner, "y", y)
-        return X, y, checked_weight(owner, weight, y)
-
-
-def checked_weight(owner: str, weight: ArrayLike | None, like: Tensor) -> Tensor:
-    """One weight per row, finite and not negative; ones if not given."""
-    if weight is None:
-        return torch.ones_like(like)
-    w = torch.as_tensor(weight, dtype=like.dtype, device=like.device)
-    if w.shape != like.shape:
-        raise invalid(owner, "weight", f"have one value per row, {len(like)}", tuple(w.shape))
-    check_finite(owner, "weight", w)
-    if bool((w < 0).any()):
-        raise invalid(owner, "weight", "not be negative", f"{w.min().item():g}")
-    return w
+        return X, y, row_weights(owner, weight, y)
 
 
 def best_ridge(X: Tensor, y: Tensor, weight: Tensor, a: float, b: float) -> float:

@@ -22,17 +22,19 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Annotated
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
+from partita.bayes.conjugate.base import row_weights
 from partita.bayes.distributions import MultivariateStudentT, cholesky, half_log_det
 from partita.bayes.regression.chains import CHAINS, hamiltonian
-from partita.bayes.regression.linear import checked_weight
 from partita.core import rng
-from partita.core.checks import check_count, check_finite, check_rows, check_width
+from partita.core.arguments import at_least, validated
+from partita.core.checks import check_finite, check_rows, check_width
 from partita.core.quantity import Verdict, worst
 from partita.diagnostics.means import judge
 from partita.diagnostics.weights import tail_indices, verdict_on_ess
@@ -44,7 +46,7 @@ NUMBERS = 1 << 23  # draws x rows x classes at once
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class PosteriorDraws:
     """Weighted draws of the posterior, and how far to trust averages over them.
 
     Arguments:
@@ -70,20 +72,20 @@ class Draws:
 
     def quantiles(self, X: Tensor, levels: Tensor) -> Tensor:
         """Quantiles of the posterior of p(y = c | x, w), ``(n, P), (L,) -> (n, K, L)``."""
-        return torch.cat([self._quantiles(p, levels) for p in self._probabilities(X)])
+        parts = []
+        for probabilities in self._probabilities(X):
+            p, order = torch.sort(probabilities.movedim(0, -1), -1)  # (K, rows, R)
+            mass = self.probability[order].cumsum(-1)
+            sought = levels.to(mass).expand(*mass.shape[:-1], -1).contiguous()
+            place = torch.searchsorted(mass, sought).clamp_max(p.shape[-1] - 1)
+            parts.append(p.gather(-1, place).movedim(0, 1))
+        return torch.cat(parts)
 
     def _probabilities(self, X: Tensor) -> Iterator[Tensor]:
         """Of every draw, some rows at a time, ``(R, K, rows)``."""
         classes = self.w.shape[-1] // X.shape[1] + 1
         for rows in X.split(max(1, NUMBERS // (len(self.w) * classes))):
             yield torch.softmax(class_logits(self.w, rows), -2)
-
-    def _quantiles(self, p: Tensor, levels: Tensor) -> Tensor:
-        p, order = torch.sort(p.movedim(0, -1), -1)  # (K, rows, R)
-        mass = self.probability[order].cumsum(-1)
-        sought = levels.to(mass).expand(*mass.shape[:-1], -1).contiguous()
-        place = torch.searchsorted(mass, sought).clamp_max(p.shape[-1] - 1)
-        return p.gather(-1, place).movedim(0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,17 +125,19 @@ class LogisticPosterior:
         w = self.map.unflatten(-1, (-1, self.X.shape[1]))
         return contrasts(len(w) + 1, w) @ w
 
-    def draw(self, draws: int, *, generator: torch.Generator) -> Draws:
+    @validated
+    def draw(
+        self, draws: Annotated[int, at_least(4 * CHAINS)], *, generator: torch.Generator
+    ) -> PosteriorDraws:
         """At least ``draws`` draws of the true posterior: by importance sampling where its weights
         are tight, else by chains.
         """
-        check_count("LogisticPosterior.draw", "draws", draws, 4 * CHAINS)
         weighed = self.importance(draws, generator=generator)
         if weighed.verdict == "tight":
             return weighed
         return self.hamiltonian(draws, generator=generator)
 
-    def importance(self, draws: int, *, generator: torch.Generator) -> Draws:
+    def importance(self, draws: int, *, generator: torch.Generator) -> PosteriorDraws:
         """Independent draws from a multivariate t with Laplace's scale, weighed by the
         posterior.
         """
@@ -144,9 +148,9 @@ class LogisticPosterior:
         probability = torch.softmax(height - q.log_prob(w), 0)
         ess, khat = float(1 / probability.square().sum()), tail_indices(probability)[1]
         verdict = worst(judge(probability.cpu().numpy(), 0.95).verdict, verdict_on_ess(ess, draws))
-        return Draws(w, probability, "importance sampling", ess, verdict, {"khat": khat})
+        return PosteriorDraws(w, probability, "importance sampling", ess, verdict, {"khat": khat})
 
-    def hamiltonian(self, draws: int, *, generator: torch.Generator) -> Draws:
+    def hamiltonian(self, draws: int, *, generator: torch.Generator) -> PosteriorDraws:
         """The states of Hamiltonian chains after they warmed up."""
         covariance = torch.linalg.inv(self.hessian)
         target = partial(height_and_slope, X=self.X, y=self.y, weight=self.weight, A=self.A)
@@ -155,7 +159,7 @@ class LogisticPosterior:
         alike = found.w.new_full((len(found.w),), 1 / len(found.w))
         details = {"rhat": report.rhat, "mixing": report.finding, "accepted": found.accepted}
         method = "Hamiltonian Monte Carlo"
-        return Draws(found.w, alike, method, report.ess, found.verdict, details)
+        return PosteriorDraws(found.w, alike, method, report.ess, report.verdict, details)
 
     @property
     def classes(self) -> int:
@@ -249,14 +253,14 @@ def logistic_regression(
     y = torch.as_tensor(y, dtype=torch.float64)
     check_rows(owner, "X", X)
     check_finite(owner, "X", X)
-    if y.shape != X.shape[:1] or bool(((y < 0) | (y != y.round())).any()):
+    if y.shape != X.shape[:1] or ((y < 0) | (y != y.round())).any():
         allowed = f"hold {len(X)} classes as whole numbers from 0"
         raise invalid(owner, "y", allowed, f"shape {tuple(y.shape)} or other values")
     A = torch.as_tensor(A, dtype=X.dtype)
     A = torch.diag(A) if A.dim() == 1 else A
     check_width(owner, "A", A, X.shape[1], "X")
     cholesky(owner, "A", A)
-    weight, y = checked_weight(owner, weight, y), y.long()
+    weight, y = row_weights(owner, weight, y), y.long()
     J = max(1, int(y.max()))
     w = _newton(X.new_zeros(J * X.shape[1]) if start is None else start, X, y, weight, A)
     return LogisticPosterior(X, y, weight, A, w, _hessian(w, X, weight, A))

@@ -8,36 +8,29 @@ Letters: n rows of x, m rows of y, D width, a and b weights.
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_finite, check_real, check_width
+from partita.core.arguments import PositiveFloat, validated
+from partita.core.checks import check_finite, check_width
 from partita.errors import invalid
 
 
-def cost_matrix(x: Tensor, y: Tensor, power: float = 2.0) -> Tensor:
+@validated
+def cost_matrix(x: Tensor, y: Tensor, power: PositiveFloat = 2.0) -> Tensor:
     """c(x_i, y_j) = |x_i - y_j|^k, ``(*, n, D), (*, m, D) -> (*, n, m)``; differentiable, with
     slope zero where rows coincide.
 
     >>> cost_matrix(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]), 1.0).tolist()
     [[5.0]]
     """
-    check_real("cost_matrix", "power", power, 0.0, open_low=True)
     for name, table in (("x", x), ("y", y)):
-        check_floating("cost_matrix", name, table)
-        check_finite("cost_matrix", name, table)
+        check_reals("cost_matrix", name, table)
     check_width("cost_matrix", "y", y, x.shape[-1], f"x, which has {x.shape[-1]} columns")
-    if power == 2.0:
-        return _squares(x, y)
+    if power == 2.0:  # from one product, about a common middle so that little is lost to rounding
+        middle = x.mean(-2, keepdim=True).detach()
+        x, y = x - middle, y - middle
+        norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
+        return (norms - 2 * (x @ y.mT)).clamp_min(0.0)
     distance = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
     return distance if power == 1.0 else distance**power
-
-
-def _squares(x: Tensor, y: Tensor) -> Tensor:
-    """Squared distances from one product, about their common middle so that little is lost to
-    rounding.
-    """
-    middle = x.mean(-2, keepdim=True).detach()
-    x, y = x - middle, y - middle
-    norms = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
-    return (norms - 2 * (x @ y.mT)).clamp_min(0.0)
 
 
 def check_problem(
@@ -48,34 +41,33 @@ def check_problem(
     """
     if cost.dim() < 2 or 0 in cost.shape:
         raise invalid(owner, "cost", "have shape (*, n, m)", tuple(cost.shape))
-    check_floating(owner, "cost", cost)
-    check_finite(owner, "cost", cost, "Remove rows with missing values first.")
-    if bool((cost < 0).any()):
+    check_reals(owner, "cost", cost, "Remove rows with missing values first.")
+    if (cost < 0).any():
         remedy = "Add a constant to all costs: the plan stays the same."
         raise invalid(owner, "cost", "be at least 0", f"{float(cost.min()):g}", remedy)
-    a = check_weights(owner, "a", a, cost, cost.shape[-2])
-    return a, check_weights(owner, "b", b, cost, cost.shape[-1])
+    a = check_masses(owner, "a", a, cost, cost.shape[-2])
+    return a, check_masses(owner, "b", b, cost, cost.shape[-1])
 
 
-def check_floating(owner: str, name: str, values: Tensor) -> None:
-    """Real numbers: shares of whole numbers would be rounded to nothing."""
+def check_reals(owner: str, name: str, values: Tensor, *remedy: str) -> None:
+    """Finite real numbers: shares of whole numbers would be rounded to nothing."""
     if not values.is_floating_point():
-        remedy = f"Use {name}.double()."
-        raise invalid(owner, name, "be of a floating dtype", values.dtype, remedy)
+        cast = f"Use {name}.double()."
+        raise invalid(owner, name, "be of a floating dtype", values.dtype, cast)
+    check_finite(owner, name, values, *remedy)
 
 
-def check_weights(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
+def check_masses(owner: str, name: str, weight: Tensor | None, like: Tensor, count: int) -> Tensor:
     """Weights ``(*, n)`` that are positive or zero and sum to one; even ones for None."""
     if weight is None:
         return like.new_full((*like.shape[:-2], count), 1 / count)
     check_width(owner, name, weight, count, "the costs")
-    check_floating(owner, name, weight)
-    check_finite(owner, name, weight)
-    if bool((weight < 0).any()):
+    check_reals(owner, name, weight)
+    if (weight < 0).any():
         raise invalid(owner, name, "be at least 0", f"{float(weight.min()):g}")
     total = weight.double().sum(-1)
     slack = count**0.5 * 8 * torch.finfo(weight.dtype).eps
-    if bool(((total - 1).abs() > slack).any()):
+    if ((total - 1).abs() > slack).any():
         worst = float(total.flatten()[(total - 1).abs().argmax()])
         remedy = f"Divide them by their sum: {name} / {name}.sum(-1, keepdim=True)."
         raise invalid(owner, name, "sum to 1", f"{worst:.6g}", remedy)

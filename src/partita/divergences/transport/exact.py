@@ -11,21 +11,22 @@ Letters: n sources, m targets.
 """
 
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_choice
+from partita.core.arguments import validated
 from partita.core.quantity import Quantity
 from partita.divergences.transport.costs import check_problem, cost_matrix
 from partita.errors import Diverged, invalid
 
-SOLVERS = ("auto", "pot", "assignment", "highs")
+Solved: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]  # plan, phi, psi
+Solver: TypeAlias = Literal["auto", "pot", "assignment", "highs"]
 
 
-class Plan(NamedTuple):
+class TransportPlan(NamedTuple):
     """An optimal plan with its proof.
 
     Arguments:
@@ -54,9 +55,10 @@ class Plan(NamedTuple):
         )
 
 
+@validated
 def exact_transport(
-    cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, solver: str = "auto"
-) -> Plan:
+    cost: Tensor, a: Tensor | None = None, b: Tensor | None = None, *, solver: Solver = "auto"
+) -> TransportPlan:
     """The cheapest way to turn weights a into weights b, ``(n, m), (n,), (m,)``.
 
     Arguments:
@@ -68,7 +70,6 @@ def exact_transport(
     >>> found.value.item(), found.gap
     (0.0, 0.0)
     """
-    check_choice("exact_transport", "solver", solver, SOLVERS)
     if cost.dim() != 2:
         remedy = "Solve the problems of a batch one by one."
         raise invalid("exact_transport", "cost", "have shape (n, m)", tuple(cost.shape), remedy)
@@ -79,10 +80,12 @@ def exact_transport(
     p, q = p / p.sum(), q / q.sum()
     solve = {"pot": _by_pot, "assignment": _by_assignment, "highs": _by_highs}[chosen]
     plan, phi, psi = solve(c, p, q)
-    phi, psi = feasible(c, phi, psi)
+    # lowered to their c-transforms: phi_i + psi_j <= c_ij to the last bit but rounding
+    phi = np.minimum(phi, (c - psi).min(1))
+    psi = (c - phi[:, None]).min(0)
     gap = float((plan * c).sum() - p @ phi - q @ psi)
     plan, phi, psi = (torch.from_numpy(part).to(cost) for part in (plan, phi, psi))
-    return Plan((plan * cost).sum(), plan, phi, psi, gap, chosen)
+    return TransportPlan((plan * cost).sum(), plan, phi, psi, gap, chosen)
 
 
 def wasserstein(
@@ -92,7 +95,7 @@ def wasserstein(
     b: Tensor | None = None,
     *,
     power: float = 1.0,
-    solver: str = "auto",
+    solver: Solver = "auto",
 ) -> Tensor:
     """W_k between two weighted samples, ``(n, D), (m, D) -> ()``: the k-th root of the exact cost,
     differentiable in the rows.
@@ -104,15 +107,7 @@ def wasserstein(
     return torch.where(value > 0, torch.where(value > 0, value, 1.0) ** (1 / power), 0.0)
 
 
-def feasible(c: np.ndarray, phi: np.ndarray, psi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Potentials that meet phi_i + psi_j <= c_ij to the last bit but rounding: phi lowered to the
-    c-transform of psi where need be.
-    """
-    phi = np.minimum(phi, (c - psi).min(1))
-    return phi, (c - phi[:, None]).min(0)
-
-
-def _choose(solver: str, even: bool) -> str:
+def _choose(solver: Solver, even: bool) -> Solver:
     if solver == "assignment" and not even:
         allowed, remedy = "go with even weights and as many sources as targets", "'highs' or 'pot'"
         raise invalid("exact_transport", "solver='assignment'", allowed, "others", f"Use {remedy}.")
@@ -126,9 +121,7 @@ def _choose(solver: str, even: bool) -> str:
     return "assignment" if even else "highs"
 
 
-def _by_pot(
-    c: np.ndarray, a: np.ndarray, b: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_pot(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> Solved:
     import ot  # pyright: ignore[reportMissingImports]
 
     plan, log = ot.emd(a, b, c, numItermax=10_000_000, log=True)
@@ -137,9 +130,7 @@ def _by_pot(
     return plan, log["u"], log["v"]
 
 
-def _by_assignment(
-    c: np.ndarray, a: np.ndarray, b: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_assignment(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> Solved:
     """Matching, then the potentials as shortest paths between targets over the matching's reduced
     costs.
     """
@@ -163,9 +154,7 @@ def _by_assignment(
     return plan, phi, psi
 
 
-def _by_highs(
-    c: np.ndarray, a: np.ndarray, b: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_highs(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> Solved:
     from scipy import sparse
     from scipy.optimize import linprog
 

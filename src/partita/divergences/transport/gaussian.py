@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_real
+from partita.core.arguments import PositiveFloat, validated
 
 
 def gaussian_transport(
@@ -24,8 +24,14 @@ def gaussian_transport(
     return (mean_x - mean_y).square().sum() + torch.trace(covariance_x + covariance_y - 2 * cross)
 
 
+@validated
 def gaussian_entropic_transport(
-    mean_x: Tensor, covariance_x: Tensor, mean_y: Tensor, covariance_y: Tensor, *, epsilon: float
+    mean_x: Tensor,
+    covariance_x: Tensor,
+    mean_y: Tensor,
+    covariance_y: Tensor,
+    *,
+    epsilon: PositiveFloat,
 ) -> Tensor:
     r"""OT_epsilon between two normals (Janati et al. 2020, theorem 1), ``-> ()``
     (theory/divergences.md, eq. 16.12).
@@ -35,9 +41,8 @@ def gaussian_entropic_transport(
               + \log\det(D_\varepsilon + \tfrac\varepsilon2 I) \big), \quad
               D_\varepsilon = \big(4 S_0^{1/2} S_1 S_0^{1/2} + \tfrac{\varepsilon^2}{4} I\big)^{1/2}
     """
-    check_real("gaussian_entropic_transport", "epsilon", epsilon, 0.0, open_low=True)
     d, root = len(mean_x), _root(covariance_x)
-    eye = torch.eye(d, dtype=root.dtype, device=root.device)
+    eye = torch.eye(d).to(root)
     middle = _root(4 * root @ covariance_y @ root + epsilon**2 / 4 * eye)
     moved = (mean_x - mean_y).square().sum() + torch.trace(covariance_x + covariance_y - middle)
     log_det = torch.logdet(middle + epsilon / 2 * eye)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import PositiveFloat, PositiveInt, validated
 from partita.core.quantity import Quantity
 from partita.divergences.transport.costs import check_problem, cost_matrix
 from partita.errors import invalid
@@ -73,14 +73,15 @@ class Entropic(NamedTuple):
         )
 
 
+@validated
 def sinkhorn(
     cost: Tensor,
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
-    epsilon: float,
-    tolerance: float | None = None,
-    iterations: int = 2000,
+    epsilon: PositiveFloat,
+    tolerance: PositiveFloat | None = None,
+    iterations: PositiveInt = 2000,
 ) -> Entropic:
     """Solve entropic transport, ``(*, n, m), (*, n), (*, m)``, from a large epsilon down to the
     given one.
@@ -97,12 +98,9 @@ def sinkhorn(
     >>> found.converged, bool(abs(found.value - 1) < 0.1)
     (True, True)
     """
-    check_count("sinkhorn", "iterations", iterations)
-    check_real("sinkhorn", "epsilon", epsilon, 0.0, open_low=True)
     a, b = check_problem("sinkhorn", cost, a, b)
     if tolerance is None:
         tolerance = 1e-4 if cost.dtype == torch.float32 else 1e-6
-    check_real("sinkhorn", "tolerance", tolerance, 0.0, open_low=True)
     check_precision(float(cost.detach().mean()), epsilon, tolerance, cost.dtype)
     with torch.no_grad():
         phi, psi, error, made = _solve(cost, a.log(), b.log(), epsilon, tolerance, iterations)

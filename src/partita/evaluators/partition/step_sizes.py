@@ -38,7 +38,7 @@ def suited_to(kernel: Sampler, model: EnergyModel, x: Tensor) -> Sampler:
             for _ in range(STEPS):
                 state, _ = adaptive.step(target, state, generator=generator)
             x = state.x
-            size = float(adaptive.step_sizes(state).average.exp().mean())
+            size = float(state.size.average.exp().mean())
             if SHORTER * size < sizes[i]:
                 shorter[i] = size
     except Diverged:  # what cannot be tuned is named where the chains run

@@ -10,10 +10,10 @@ from partita.gradients.laboratory.measure import (
 from partita.gradients.laboratory.problems import (
     Problem,
     bits,
-    categories,
     continuous,
     evidence,
     layers,
+    one_hots,
     shifted,
 )
 
@@ -23,11 +23,11 @@ __all__ = [
     "all_estimators",
     "bias_by_temperature",
     "bits",
-    "categories",
     "continuous",
     "evidence",
     "layers",
     "measure",
+    "one_hots",
     "shifted",
     "variance_with_constant",
 ]

@@ -17,7 +17,7 @@ from partita.core.checks import check_count
 from partita.errors import Diverged
 from partita.gradients.base import Estimator, State
 from partita.gradients.control_variates import NVIL, MuProp
-from partita.gradients.laboratory.problems import Problem, flat
+from partita.gradients.laboratory.problems import Problem, flat_gradient
 from partita.gradients.multisample import VIMCO, DisARM, LeaveOneOut
 from partita.gradients.rebar import Rebar, Relax
 from partita.gradients.relaxation import GumbelSoftmax, StraightThrough
@@ -112,37 +112,22 @@ def measure(
     if isinstance(estimator, Rebar | Relax):
         estimator = replace(estimator, learn=False)
     shift = exact = problem.exact_gradient(estimator.bound)
-    total, squares, done = torch.zeros_like(exact), torch.zeros_like(exact), 0
-    while done < n:
+    total = squares = torch.zeros_like(exact)
+    for done in range(0, n, ROWS_AT_ONCE):
         rows = min(ROWS_AT_ONCE, n - done)
-        g, state = gradients(problem, estimator, state, rows, generator)
+        parameters, made = problem.estimate(estimator, state, rows, generator)
+        g, state = flat_gradient(made.surrogate, parameters), made.state
         total = total + (g - shift).sum(0)
         squares = squares + (g - shift).square().sum(0)
-        done = done + rows
     variance = (squares - total.square() / n) / (n - 1)
     if not torch.isfinite(variance).all():
-        name = type(estimator).__name__
         raise Diverged(
-            f"laboratory: estimates of {name} must be finite; f or the logits of {problem.name} "
-            "are too large."
+            f"laboratory: estimates of {type(estimator).__name__} must be finite; f or the logits "
+            f"of {problem.name} are too large."
         )
     mean, se = shift + total / n, (variance / n).sqrt()
     cost = estimator.cost(len(problem.widths))
     return Measured(estimator.unbiased, exact, mean, se, float(variance.sum()), cost, n)
-
-
-def gradients(
-    problem: Problem, estimator: Estimator, state: State, rows: int, generator: torch.Generator
-) -> tuple[Tensor, State]:
-    """Independent estimates, ``(rows, P)``, and the state after them."""
-    parameters = problem.rows(rows)
-    made = estimator.estimate(
-        problem.chain(parameters), lambda z: problem.f(parameters, z), state, generator=generator
-    )
-    found = torch.autograd.grad(
-        made.surrogate.sum(), list(parameters.values()), allow_unused=True, materialize_grads=True
-    )
-    return flat(found, 1), made.state
 
 
 def warmed_up(
@@ -156,13 +141,7 @@ def warmed_up(
     learned = list(state.module.parameters())
     optimizer = torch.optim.Adam(learned, lr=WARM_UP_RATE) if learned else None
     for _ in range(steps):
-        parameters = problem.rows(WARM_UP_ROWS)
-        made = estimator.estimate(
-            problem.chain(parameters),
-            lambda z, p=parameters: problem.f(p, z),
-            state,
-            generator=generator,
-        )
+        _, made = problem.estimate(estimator, state, WARM_UP_ROWS, generator)
         state = made.state
         if optimizer is not None and made.extra.requires_grad:
             optimizer.zero_grad()

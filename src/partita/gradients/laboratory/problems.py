@@ -20,12 +20,14 @@ from torch.nn import functional
 from partita.core import rng
 from partita.core.checks import check_count
 from partita.errors import invalid
+from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Continuous, Draws, OneHot, log_prob
 from partita.gradients.multisample import log_mean_exp
 
 Parameters = dict[str, Tensor]
 MOST_TERMS = 1 << 22  # of an exact sum
 LIKE = torch.zeros((), dtype=torch.float64)
+OFFSET = -3.0  # f_0
 
 
 @dataclass(frozen=True)
@@ -77,45 +79,59 @@ class Problem:
         rows = {name: p.expand(len(self.states[0]), *p.shape) for name, p in parameters.items()}
         return log_prob(self.chain(rows), self.states), self.f(rows, self.states)
 
+    def estimate(
+        self, estimator: Estimator, state: State, rows: int, generator: torch.Generator
+    ) -> tuple[Parameters, Estimate]:
+        """Independent estimates, and the parameters of their rows."""
+        p = self.rows(rows)
+        return p, estimator.estimate(
+            self.chain(p), lambda z: self.f(p, z), state, generator=generator
+        )
+
     def exact_gradient(self, bound: int = 1) -> Tensor:
         """All coordinates in one vector, ``(P)``."""
         leaves = {name: p.clone().requires_grad_() for name, p in self.parameters.items()}
-        return flat(torch.autograd.grad(self.expectation(leaves, bound), list(leaves.values())), 0)
+        return flat_gradient(self.expectation(leaves, bound), leaves, 0)
 
     def score_table(self) -> tuple[Tensor, Tensor, Tensor]:
         """log q, its gradient and f of every state, ``(S), (S, P), (S)``."""
-        assert self.states is not None
-        rows = self.rows(len(self.states[0]))
-        log_q = log_prob(self.chain(rows), self.states)
-        score = torch.autograd.grad(
-            log_q.sum(), list(rows.values()), allow_unused=True, materialize_grads=True
-        )
-        return log_q.detach(), flat(score, 1), self.f(rows, self.states).detach()
+        rows, log_q, f = self._all_states()
+        return log_q.detach(), flat_gradient(log_q, rows), f.detach()
 
     def slope_table(self) -> Tensor:
         """The gradient of f itself at every state, ``(S, P)``: zero where f has no parameters of
         its own.
         """
+        rows, _, f = self._all_states()
+        return flat_gradient(f, rows)
+
+    def _all_states(self) -> tuple[Parameters, Tensor, Tensor]:
+        """Parameters with a row for each state, log q and f."""
         assert self.states is not None
         rows = self.rows(len(self.states[0]))
-        # so that there is always something to follow
-        total = self.f(rows, self.states).sum() + 0 * sum(p.sum() for p in rows.values())
-        return flat(torch.autograd.grad(total, list(rows.values())), 1)
+        return rows, log_prob(self.chain(rows), self.states), self.f(rows, self.states)
 
 
-def flat(tensors: tuple[Tensor, ...], rows: int) -> Tensor:
-    """Tensors side by side as one, after ``rows`` leading dimensions."""
-    return torch.cat([t.flatten(rows) if t.dim() > rows else t.unsqueeze(-1) for t in tensors], -1)
+def flat_gradient(value: Tensor, parameters: Parameters, rows: int = 1) -> Tensor:
+    """The gradients of all parameters side by side, after ``rows`` leading dimensions; zero where a
+    value does not depend on them.
+    """
+    leaves = list(parameters.values())
+    if value.requires_grad:
+        leaves = torch.autograd.grad(value.sum(), leaves, allow_unused=True, materialize_grads=True)
+    else:
+        leaves = [torch.zeros_like(p) for p in leaves]
+    return torch.cat([t.flatten(rows) if t.dim() > rows else t.unsqueeze(-1) for t in leaves], -1)
 
 
-def bits(count: int, *, offset: float = -3.0, generator: torch.Generator) -> Problem:
+def bits(count: int, *, generator: torch.Generator) -> Problem:
     """One layer of bits.
 
     >>> bits(3, generator=torch.Generator().manual_seed(0)).exact_gradient().shape
     torch.Size([3])
     """
     check_count("laboratory", "bits", count)
-    f = _network(count, offset, generator)
+    f = _network(count, generator)
     return Problem(
         f"{count} bits",
         {"logits": rng.normal((count,), LIKE, generator)},
@@ -126,9 +142,9 @@ def bits(count: int, *, offset: float = -3.0, generator: torch.Generator) -> Pro
     )
 
 
-def layers(first: int, second: int, *, offset: float = -3.0, generator: torch.Generator) -> Problem:
+def layers(first: int, second: int, *, generator: torch.Generator) -> Problem:
     """Two layers of bits, the second given the first."""
-    f = _network(first + second, offset, generator)
+    f = _network(first + second, generator)
     shapes = {"logits": (first,), "W": (second, first), "c": (second,)}
     parameters = {name: rng.normal(shape, LIKE, generator) for name, shape in shapes.items()}
 
@@ -149,11 +165,9 @@ def layers(first: int, second: int, *, offset: float = -3.0, generator: torch.Ge
     )
 
 
-def categories(
-    units: int, states: int, *, offset: float = -3.0, generator: torch.Generator
-) -> Problem:
+def one_hots(units: int, states: int, *, generator: torch.Generator) -> Problem:
     """One layer of one-hot units."""
-    f = _network(units * states, offset, generator)
+    f = _network(units * states, generator)
     index = torch.cartesian_prod(*[torch.arange(states)] * units).view(-1, units)
     return Problem(
         f"{units} units of {states} categories",
@@ -228,11 +242,11 @@ def continuous(name: str, *, generator: torch.Generator) -> Problem:
     )
 
 
-def _network(inputs: int, offset: float, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
+def _network(inputs: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
     """A smooth f with its own offset, ``(*, H) -> (*)``."""
     A, a = rng.normal((inputs, 4), LIKE, generator), rng.normal((4,), LIKE, generator)
     w = rng.normal((4,), LIKE, generator)
-    return lambda z: torch.tanh(z @ A + a) @ w + offset
+    return lambda z: torch.tanh(z @ A + a) @ w + OFFSET
 
 
 def binary_states(count: int) -> Tensor:

@@ -23,7 +23,7 @@ from partita.models.directed.components.discrete import (
 from partita.models.directed.components.gaussian import FullGaussian
 from partita.models.directed.components.product import ProductComponent
 from partita.models.directed.mixing import Mixing
-from partita.tables.column_kinds import Law, check_laws, in_words, places
+from partita.tables.column_kinds import Law, check_laws, kinds_in_words, places
 
 COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
 COVARIANCES = ("full", "tied", "diagonal", "spherical")
@@ -108,7 +108,7 @@ class Mixture(Mixing):
     def title(self) -> str:
         made = self.component.settings()
         law = " ".join(made[name] for name in ("component", "covariance") if name in made)
-        law = f"mixed: {in_words(made['laws'])}" if "laws" in made else law
+        law = f"mixed: {kinds_in_words(made['laws'])}" if "laws" in made else law
         return f"Mixture({self.components}, {self.support.width}, {law})"
 
 

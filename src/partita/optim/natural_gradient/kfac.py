@@ -73,9 +73,7 @@ class KroneckerMetric:
         """F written out, (P, P), in the order of the parameters: for small networks."""
         size = sum(p.numel() for layer in self.layers for p in layer.parameters())
         like = self.factors[0].A
-        return torch.stack(
-            [self.product(row) for row in torch.eye(size, dtype=like.dtype, device=like.device)], 1
-        )
+        return torch.stack([self.product(row) for row in torch.eye(size).to(like)], 1)
 
     def _by_layer(self, v: Tensor, change: Callable[[_Factors, Tensor], Tensor]) -> Tensor:
         sizes = [sum(p.numel() for p in layer.parameters()) for layer in self.layers]
@@ -156,7 +154,8 @@ def _factors(
         raise Unsupported(
             "K-FAC: every layer must be used in a forward pass. Use PredictiveMetric."
         )
-    root = _root(_output_fisher(out, predict))
+    values, vectors = torch.linalg.eigh(_output_fisher(out, predict))
+    root = vectors * values.clamp_min(0).sqrt()[..., None, :]  # R with R R' = F
     kept = [outputs[id(layer)] for layer in layers]
     G = [out.new_zeros(()) for _ in layers]
     for column in root.unbind(-1):
@@ -187,12 +186,6 @@ def _output_fisher(out: Tensor, predict: Predict) -> Tensor:
             for s in slope.flatten(1).unbind(1)
         ]
     return torch.stack(columns, -1)
-
-
-def _root(F: Tensor) -> Tensor:
-    """R with R R' = F, for the positive semi-definite F of every row."""
-    values, vectors = torch.linalg.eigh(F)
-    return vectors * values.clamp_min(0).sqrt()[..., None, :]
 
 
 def _patches(layer: Layer, a: Tensor) -> Tensor:
@@ -245,7 +238,7 @@ def _solve(f: _Factors, W: Tensor, damping: float) -> Tensor:
     mean_a, mean_g = (M.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-30) for M in (f.A, f.G))
     # pi: so that both factors are damped in proportion to their size
     share = (mean_a / mean_g).sqrt()[:, None, None]
-    eye_a, eye_g = (torch.eye(M.shape[-1], dtype=W.dtype, device=W.device) for M in (f.A, f.G))
+    eye_a, eye_g = (torch.eye(M.shape[-1]).to(W) for M in (f.A, f.G))
     A, G = (
         _cholesky(M, damping)
         for M in (f.A + share * damping**0.5 * eye_a, f.G + damping**0.5 / share * eye_g)

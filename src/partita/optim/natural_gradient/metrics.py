@@ -76,7 +76,7 @@ class MatrixMetric:
 
     def solve(self, g: Tensor, damping: float) -> Tensor:
         size = torch.finfo(self.F.dtype).eps * float(self.F.diagonal().abs().max())
-        damped = self.F + damping * torch.eye(len(g), dtype=self.F.dtype, device=g.device)
+        damped = self.F + damping * torch.eye(len(g)).to(self.F)
         factor, failed = torch.linalg.cholesky_ex(damped)
         if int(failed) or float(factor.diagonal().min()) ** 2 <= len(g) * size:
             allowed = "be large enough to make F + damping I positive definite"

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from partita.core.checks import check_real
+from partita.core.arguments import NonNegativeFloat, PositiveFloat, validated
 from partita.errors import invalid
 from partita.optim.natural_gradient.metrics import Metric
 
@@ -75,20 +75,17 @@ class NaturalGradient(torch.optim.Optimizer):
     [3.0, -1.0]
     """
 
+    @validated
     def __init__(
         self,
         params: Iterable[nn.Parameter],
         metric: Callable[[], Metric] | None = None,
         *,
-        lr: float = 1.0,
-        damping: float = 1e-3,
-        radius: float | None = None,
+        lr: PositiveFloat = 1.0,
+        damping: NonNegativeFloat = 1e-3,
+        radius: PositiveFloat | None = None,
         adapt: bool = False,
     ) -> None:
-        check_real("NaturalGradient", "lr", lr, 0.0, open_low=True)
-        check_real("NaturalGradient", "damping", damping, 0.0)
-        if radius is not None:
-            check_real("NaturalGradient", "radius", radius, 0.0, open_low=True)
         super().__init__(params, {"lr": lr, "damping": damping, "radius": radius, "adapt": adapt})
         if len(self.param_groups) > 1:
             allowed = "be one group, for one metric is about all of them"
@@ -112,7 +109,8 @@ class NaturalGradient(torch.optim.Optimizer):
             raise invalid(
                 "NaturalGradient", "metric", "be given, or set by observe() before a step", None
             )
-        metric, g = self._metric(), self._gradient()
+        slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in group["params"]]
+        metric, g = self._metric(), parameters_to_vector(slopes).detach()
         if closure is None or loss is None or not group["adapt"]:
             self._move(self._direction(metric, g, group), group)
         else:
@@ -143,7 +141,9 @@ class NaturalGradient(torch.optim.Optimizer):
             group["damping"] = min(LARGEST, max(group["damping"], 1e-6) * 4)
             if gained >= 0:
                 return
-            self._restore(start)
+            with torch.no_grad():
+                for p, value in zip(group["params"], start, strict=True):
+                    p.copy_(value)
 
     @torch.no_grad()
     def _direction(self, metric: Metric, g: Tensor, group: _Group) -> Tensor:
@@ -155,19 +155,8 @@ class NaturalGradient(torch.optim.Optimizer):
         nats = 0.5 * group["lr"] ** 2 * float(direction @ g)
         return direction * min(1.0, (group["radius"] / max(nats, 1e-30)) ** 0.5)
 
-    def _gradient(self) -> Tensor:
-        parameters = self.param_groups[0]["params"]
-        return parameters_to_vector(
-            [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        ).detach()
-
     @torch.no_grad()
     def _move(self, direction: Tensor, group: _Group) -> None:
         parts = direction.split([p.numel() for p in group["params"]])
         for p, part in zip(group["params"], parts, strict=True):
             p.add_(part.view(p.shape), alpha=-group["lr"])
-
-    @torch.no_grad()
-    def _restore(self, values: list[Tensor]) -> None:
-        for p, value in zip(self.param_groups[0]["params"], values, strict=True):
-            p.copy_(value)

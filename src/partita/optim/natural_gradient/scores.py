@@ -81,7 +81,7 @@ def score_metric(model: nn.Module, x: Tensor) -> ScoreMetric | MatrixMetric:
     """F from draws ``x`` of the model, its chains for example, or independent draws of a directed
     model; written out where the parameters are few.
     """
-    w = torch.full((len(x),), 1 / len(x), dtype=x.dtype, device=x.device)
+    w = x.new_full((len(x),), 1 / len(x))
     scores, centered = scores_of(model, x), isinstance(model, EnergyModel)
     if len(scores.weighted(w)) > WRITTEN_OUT:
         return ScoreMetric(scores, w, centered)

@@ -20,7 +20,7 @@ from partita.core.checks import check_count, check_counts
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.models.directed.autoregressive import emissions
 from partita.nets.masked import MaskedColumns
-from partita.tables.column_kinds import Law, check_laws, in_words, support_of
+from partita.tables.column_kinds import Law, check_laws, kinds_in_words, support_of
 
 MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
 LEAST_MEAN = 1e-3
@@ -103,7 +103,7 @@ class MixedAutoregressive(DirectedModel):
                 bias.copy_(torch.cat([torch.zeros(K), center, log_scale.expand(K)]))
 
     def title(self) -> str:
-        return f"MixedAutoregressive({in_words(self.laws)})"
+        return f"MixedAutoregressive({kinds_in_words(self.laws)})"
 
     def settings(self) -> Settings:
         return {"laws": list(self.laws), "components": self.components, "widths": list(self.widths)}
