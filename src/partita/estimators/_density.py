@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -18,14 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_flag, check_real
-from partita.core.constraints import Constraints, check_each
+from partita.core.checks import check_choice, check_count
 from partita.core.protocols import LikelihoodEvaluator
 from partita.core.quantity import Kind as ScoreKind
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import PartitaWarning
-from partita.estimators._parameters import RandomState
+from partita.estimators._parameters import RandomState, check_types
 from partita.estimators._saved import SavedEstimator
 from partita.estimators._validation import by_scikit_learn, check_plain, checked
 from partita.experiment.encoded import evaluate_encoded
@@ -51,10 +49,6 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
 
     family: ClassVar[str]
     supports: ClassVar[tuple[str, ...]] = ()  # that the ``support`` parameter may name
-    constraints: ClassVar[Constraints] = {
-        "validation_fraction": partial(check_real, low=0.0, high=0.9),
-        "verbose": check_flag,
-    }
     # a setting of the family that the encoding decides: its name, values by kind, and the other one
     by_encoding: ClassVar[tuple[str, dict[str, str], str] | None] = None
     allow_nan: ClassVar[bool] = False
@@ -156,8 +150,7 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_plain(self)
-        values = {**self.get_params(deep=False), "validation_fraction": self.validation_fraction}
-        check_each(type(self).__name__, {**Density.constraints, **self.constraints}, values)
+        check_types(self)
 
     def _generator(self, random_state: RandomState) -> torch.Generator:
         """Of a call; None takes the estimator's own."""

@@ -2,15 +2,12 @@
 online fits.
 """
 
-from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
 import torch
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
-from partita.core.constraints import Constraints, or_auto
 from partita.errors import invalid
 from partita.estimators._density import Density, as_generator
 from partita.families import FAMILIES
@@ -22,16 +19,6 @@ from partita.tables.encoding import Encoding
 from partita.tables.rows import Weight
 from partita.training.run import Run, make_config
 
-EM_CONSTRAINTS: Constraints = {
-    "n_components": or_auto(check_count),
-    "n_latent": or_auto(check_count),
-    "max_components": check_count,
-    "n_init": check_count,
-    "max_iter": check_count,
-    "tol": partial(check_real, low=0.0),
-    "reg_covar": partial(check_real, low=0.0, open_low=True),
-}
-
 
 class MixingDensity(Density):
     """A density estimator around a model that EM fits; NaN in X means that a value was not
@@ -39,7 +26,6 @@ class MixingDensity(Density):
     """
 
     allow_nan: ClassVar[bool] = True
-    constraints: ClassVar[Constraints] = EM_CONSTRAINTS
     _online: Averages | None
     max_iter: int
     tol: float

@@ -2,19 +2,58 @@
 signature of ``__init__``; and all parameters of an estimator as JSON and back.
 """
 
-from dataclasses import dataclass, is_dataclass
-from typing import TypeVar, dataclass_transform
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import numpy as np
 import torch
 
 from partita.core import registry
+from partita.core.arguments import (
+    Check,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    checks_of,
+    within,
+)
 from partita.core.capability import PARTS
+from partita.core.checks import check_count, check_flag, check_real
 from partita.core.protocols import PartitionEvaluator
+from partita.errors import invalid
 from partita.runtime.untrusted import Json, JsonObject
 
 Estimator = TypeVar("Estimator", bound=type)
 RandomState = int | np.integer | np.random.RandomState | torch.Generator | None
+
+
+def or_auto(check: Check, allowed: str = "") -> Check:
+    """``"auto"``, or what a check allows; ``allowed`` names both to a caller with another word."""
+
+    def checked(owner: str, parameter: str, value: object) -> None:
+        if isinstance(value, str) and value == "auto":
+            return
+        if allowed and isinstance(value, str):
+            raise invalid(owner, parameter, allowed, repr(value))
+        check(owner, parameter, value)
+
+    return checked
+
+
+AutoOrCount = Annotated[int | str, or_auto(check_count)]
+AutoOrPositive = Annotated[
+    float | str,
+    or_auto(partial(check_real, low=0.0, open_low=True), "be 'auto' or a number above 0"),
+]
+HeldOut = Annotated[float, within(0.0, 0.9)]  # a share of the rows
+
+
+def check_types(estimator: Any) -> None:
+    """Refuse parameters that are not what their types say."""
+    for item in fields(estimator):
+        for check in checks_of(item.type):
+            check(type(estimator).__name__, item.name, getattr(estimator, item.name))
 
 
 @dataclass_transform(eq_default=False)
@@ -29,24 +68,24 @@ class FitParameters:
 
     max_minutes: float | None = None
     random_state: RandomState = None
-    verbose: bool = False
+    verbose: Annotated[bool, check_flag] = False
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class EMParameters(FitParameters):
     """Of fits by closed-form updates."""
 
-    max_iter: int = 500
-    tol: float = 1e-6
-    reg_covar: float = 1e-6
-    validation_fraction: float = 0.0
+    max_iter: PositiveInt = 500
+    tol: NonNegativeFloat = 1e-6
+    reg_covar: PositiveFloat = 1e-6
+    validation_fraction: HeldOut = 0.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GradientParameters(FitParameters):
     """Of fits by gradients."""
 
-    validation_fraction: float = 0.1
+    validation_fraction: HeldOut = 0.1
     support: str = "auto"
     optimizer: str | None = None
     learning_rate: float | None = None

@@ -2,8 +2,7 @@
 
 import math
 from dataclasses import KW_ONLY, replace
-from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,16 +13,12 @@ from torch import Tensor
 
 from partita.bayes.conjugate.base import Moments, vector_moments
 from partita.bayes.regression import LinearRegression, best_ridge_of_sums
-from partita.core.checks import check_level, check_real
-from partita.core.constraints import Constraints, check_each, or_auto
+from partita.core.checks import check_level
 from partita.errors import invalid
-from partita.estimators._parameters import RandomState, parameters
+from partita.estimators._parameters import AutoOrPositive, RandomState, check_types, parameters
 from partita.estimators._saved_regression import SavedRegression
 from partita.estimators._validation import checked, checked_sample_weight
 
-POSITIVE_OR_AUTO = or_auto(
-    partial(check_real, low=0.0, open_low=True), "be 'auto' or a number above 0"
-)
 VAGUE = 1e-6  # shape and rate of the noise precision, for targets of deviation one
 
 
@@ -57,9 +52,7 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
     (array([42.9]), array([[42.6, 43.3]]))
     """
 
-    constraints: ClassVar[Constraints] = {"ridge": POSITIVE_OR_AUTO}
-
-    ridge: float | str = "auto"
+    ridge: AutoOrPositive = "auto"
     _: KW_ONLY
     random_state: RandomState = None
     max_minutes: float | None = None
@@ -107,7 +100,7 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         self, X: object, y: object, sample_weight: object, reset: bool
     ) -> tuple[np.ndarray, Tensor]:
         """Columns and, as the last, the target; and the weights."""
-        check_each(type(self).__name__, self.constraints, self.get_params(deep=False))
+        check_types(self)
         table, target = checked(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
         if target.dtype.kind not in "biuf":
             got = f"{target.dtype} such as {target[0]!r}"

@@ -3,7 +3,7 @@
 import math
 import warnings
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -15,13 +15,12 @@ from torch import Tensor
 
 from partita.bayes.regression import LogisticPosterior, logistic_regression
 from partita.core.checks import check_level
-from partita.core.constraints import Constraints, check_each, one_of
 from partita.errors import invalid
 from partita.estimators._density import as_generator
-from partita.estimators._parameters import RandomState, parameters
+from partita.estimators._parameters import AutoOrPositive, RandomState, check_types, parameters
 from partita.estimators._saved_regression import SavedRegression
 from partita.estimators._validation import by_scikit_learn, checked, checked_sample_weight
-from partita.estimators.bayesian_linear import POSITIVE_OR_AUTO, location_and_scale, with_ones
+from partita.estimators.bayesian_linear import location_and_scale, with_ones
 
 INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10
 LOG_RANGE = (-6.0, 9.0)  # of the prior precisions that "auto" looks at
@@ -57,21 +56,16 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     (['yes'], (1, 2))
     """
 
-    constraints: ClassVar[Constraints] = {
-        "prior_precision": POSITIVE_OR_AUTO,
-        "prediction": one_of("average", "map"),
-    }
-
-    prior_precision: float | str = "auto"
+    prior_precision: AutoOrPositive = "auto"
     _: KW_ONLY
-    prediction: str = "average"
+    prediction: Literal["average", "map"] = "average"
     n_draws: int = 4000
     random_state: RandomState = None
     max_minutes: float | None = None
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the posterior and draw from it; whole-number weights count rows."""
-        check_each(type(self).__name__, self.constraints, self.get_params(deep=False))
+        check_types(self)
         table, target = checked(self, X, y, dtype=np.float64)
         weight = checked_sample_weight(self, sample_weight, table)
         self.classes_, labels = classes_of(type(self).__name__, target, weight)

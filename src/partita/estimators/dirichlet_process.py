@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from functools import cached_property, partial
-from typing import ClassVar, Self
+from functools import cached_property
+from typing import Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.checks import check_count, check_real
-from partita.core.constraints import Constraints, one_of, optional
+from partita.core.arguments import PositiveFloat, PositiveInt
 from partita.core.quantity import Kind as ScoreKind
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import (
@@ -109,14 +108,9 @@ class DirichletProcessMixture(Features, FitParameters, Density):
     """
 
     family = "dpmm"
-    constraints: ClassVar[Constraints] = {
-        "kernel": one_of("gaussian", "bernoulli", "multinomial"),
-        "weight_concentration_prior": optional(partial(check_real, low=0.0, open_low=True)),
-        "sweeps": check_count,
-    }
 
-    kernel: str = "gaussian"
-    weight_concentration_prior: float | None = None
+    kernel: Literal["gaussian", "bernoulli", "multinomial"] = "gaussian"
+    weight_concentration_prior: PositiveFloat | None = None
     _: KW_ONLY
     known_scale: float | Sequence[float] | np.ndarray | None = None
     prior_mean: float | Sequence[float] | np.ndarray | None = None
@@ -125,7 +119,7 @@ class DirichletProcessMixture(Features, FitParameters, Density):
     n_chains: int = 2
     n_moves: int = 10
     n_keep: int = 100
-    sweeps: int = 300
+    sweeps: PositiveInt = 300
 
     def fit(  # type: ignore[override]  # without weights
         self, X: object, y: object = None, **weights: object

@@ -1,16 +1,18 @@
 """Finite mixtures as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import ClassVar
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 
-from partita.core.constraints import Constraints, one_of
+from partita.core.arguments import PositiveInt
+from partita.core.checks import check_choice
 from partita.datasets import Dataset
 from partita.estimators._density import Features
-from partita.estimators._em import EM_CONSTRAINTS, MixingDensity
+from partita.estimators._em import MixingDensity
 from partita.estimators._frames import MixedTables
-from partita.estimators._parameters import EMParameters, parameters
+from partita.estimators._parameters import AutoOrCount, EMParameters, parameters
 from partita.families.mixture import component_kind
 from partita.families.table_kind import settings_by_table, table_kind
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
@@ -110,20 +112,15 @@ class MixtureDensity(EMParameters, MixedTables, ClusteringDensity):
     """
 
     family = "mixture"
-    constraints: ClassVar[Constraints] = {
-        **EM_CONSTRAINTS,
-        "component": one_of("auto", *COMPONENTS),
-        "covariance_type": one_of(*COVARIANCES),
-    }
 
-    n_components: int | str = "auto"
-    component: str = "gaussian"
-    covariance_type: str = "full"
+    n_components: AutoOrCount = "auto"
+    component: Annotated[str, partial(check_choice, allowed=("auto", *COMPONENTS))] = "gaussian"
+    covariance_type: Annotated[str, partial(check_choice, allowed=COVARIANCES)] = "full"
     _: KW_ONLY
     columns: dict[str, str] | None = None
     n_states: int | str = "auto"
-    max_components: int = 20
-    n_init: int = 4
+    max_components: PositiveInt = 20
+    n_init: PositiveInt = 4
 
     def _mixes(self) -> bool:
         return self.component == "mixed"

@@ -4,9 +4,10 @@ from dataclasses import KW_ONLY
 
 import numpy as np
 
+from partita.core.arguments import NonNegativeFloat, PositiveInt
 from partita.estimators._density import Features
 from partita.estimators._em import MixingDensity
-from partita.estimators._parameters import EMParameters, parameters
+from partita.estimators._parameters import AutoOrCount, EMParameters, parameters
 from partita.estimators.mixture import ClusteringDensity
 from partita.families import FAMILIES
 from partita.families.ppca import factor_kind
@@ -54,11 +55,11 @@ class PPCADensity(Features, EMParameters, MixingDensity):
     family = "ppca"
     least_features = 2
 
-    n_components: int | str = "auto"
+    n_components: AutoOrCount = "auto"
     noise: str = "isotropic"
     _: KW_ONLY
     scale: str = "auto"
-    tol: float = 3e-4
+    tol: NonNegativeFloat = 3e-4
 
     def transform(self, X: object) -> np.ndarray:
         """Expected coordinates of each row along the dimensions that count, given its observed
@@ -116,14 +117,14 @@ class MixturePPCADensity(EMParameters, ClusteringDensity):
     family = "mixture-ppca"
     least_features = 2
 
-    n_components: int | str = 10
-    n_latent: int | str = "auto"
+    n_components: AutoOrCount = 10
+    n_latent: AutoOrCount = "auto"
     noise: str = "isotropic"
     _: KW_ONLY
     scale: str = "auto"
-    max_components: int = 20
-    n_init: int = 1
-    tol: float = 1e-3
+    max_components: PositiveInt = 20
+    n_init: PositiveInt = 1
+    tol: NonNegativeFloat = 1e-3
 
     def _kind(self, rows: Rows) -> Kind:
         settings = FAMILIES[self.family].resolve(self._settings())

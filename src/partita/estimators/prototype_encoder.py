@@ -3,9 +3,8 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
@@ -15,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_path
-from partita.core.constraints import Constraints, check_each, optional
+from partita.core.arguments import PositiveInt, at_least
+from partita.core.checks import check_choice, check_counts, check_path
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.estimators._density import Features, as_generator
-from partita.estimators._parameters import FitParameters, parameters
+from partita.estimators._parameters import FitParameters, check_types, parameters
 from partita.estimators._saved import SavedEstimator
 from partita.estimators._validation import by_scikit_learn, checked
 from partita.models import Encoder
@@ -72,28 +71,21 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
     """
 
     encodes = False
-    constraints: ClassVar[Constraints] = {
-        "shape": optional(check_counts),
-        "hidden": optional(check_counts),
-        "epochs": check_count,
-        "batch_size": partial(check_count, least=2),
-        "verbose": check_flag,
-    }
 
     n_components: int = 32
     n_prototypes: int | Sequence[int] | None = (10, 20, 40)
     _: KW_ONLY
-    shape: Sequence[int] | None = None
+    shape: Annotated[Sequence[int], check_counts] | None = None
     augmentation: str | Callable[[Tensor, torch.Generator], Tensor] = "auto"
-    hidden: Sequence[int] | None = None
+    hidden: Annotated[Sequence[int], check_counts] | None = None
     queue: int = 1024
     momentum: float = 0.99
     temperature: float = 0.2
     warm_up: int | None = None
     e_step_every: int = 1
     learning_rate: float | None = None
-    epochs: int = 40
-    batch_size: int = 128
+    epochs: PositiveInt = 40
+    batch_size: Annotated[int, at_least(2)] = 128
 
     def fit(self, X: object, y: object = None) -> Self:
         """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that
@@ -247,7 +239,7 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
 
     def _check_parameters(self) -> None:
         owner = type(self).__name__
-        check_each(owner, self.constraints, self.get_params(deep=False))
+        check_types(self)
         if self.shape is not None and len(self.shape) not in (1, 2):
             raise invalid(owner, "shape", "be (length,) or (height, width)", tuple(self.shape))
 
