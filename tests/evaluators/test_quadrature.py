@@ -298,7 +298,7 @@ def test_what_misses_a_deep_valley_says_not_to_trust_it(
     """Two such models, at the level of the cells above; on both the bridge was many nats off at the
     first attempt. Ways down and ladders are shorter than usual, which makes none of them surer.
     """
-    monkeypatch.setattr("partita.evaluators.partition.annealing.MOST_TEMPERATURES", 3000)
+    monkeypatch.setattr("partita.evaluators.partition.annealing.MOST_TEMPERATURES", 1000)
     monkeypatch.setattr("partita.evaluators.partition.replicas.MOST", 40_000)
     for seed in (0, 4):
         truth, q = Quadrature()(steep(seed)), CELLS[cell](steep(seed), generator=generator)

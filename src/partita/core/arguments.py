@@ -20,26 +20,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cache, partial, wraps
 from types import NoneType
-from typing import (
-    Annotated,
-    Literal,
-    ParamSpec,
-    TypeAlias,
-    TypeVar,
-    get_args,
-    get_origin,
-)
+from typing import Annotated, Literal, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
 
 from torch import Tensor
 
-from partita.core.checks import (
-    check_choice,
-    check_count,
-    check_finite,
-    check_level,
-    check_real,
-    check_rows,
-)
+from partita.core.checks import check_choice, check_count, check_finite, check_level, check_real
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -63,7 +48,6 @@ PositiveFloat: TypeAlias = Annotated[float, within(0.0, open_low=True)]
 NonNegativeFloat: TypeAlias = Annotated[float, within(0.0)]
 Share: TypeAlias = Annotated[float, within(0.0, 1.0)]
 FiniteTensor: TypeAlias = Annotated[Tensor, check_finite]
-FiniteRows: TypeAlias = Annotated[Tensor, check_rows, check_finite]
 
 
 def _level(owner: str, parameter: str, value: object) -> None:
@@ -75,16 +59,14 @@ Level: TypeAlias = Annotated[float, _level]  # with which an interval covers
 
 def checks_of(annotation: object) -> Iterator[Check]:
     """The checks that a type asks for."""
-    inner, *others = [part for part in get_args(annotation) if part is not NoneType] or [None]
-    optional = NoneType in get_args(annotation) and not others
+    parts, none = get_args(annotation), ()
+    if len(parts) == 2 and parts[1] is NoneType:
+        annotation, none = parts[0], (None,)
     if get_origin(annotation) is Literal:
-        yield partial(check_choice, allowed=get_args(annotation))
-    elif metadata := getattr(annotation, "__metadata__", ()):
-        yield from (check for check in metadata if callable(check))
-    elif optional and get_origin(inner) is Literal:
-        yield partial(check_choice, allowed=(None, *get_args(inner)))
-    elif optional:
-        yield from map(_unless_none, checks_of(inner))
+        yield partial(check_choice, allowed=(*none, *get_args(annotation)))
+    for check in getattr(annotation, "__metadata__", ()):
+        if callable(check):
+            yield _unless_none(check) if none else check
 
 
 def _unless_none(check: Check) -> Check:

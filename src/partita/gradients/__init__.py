@@ -5,7 +5,7 @@ them against the truth.
 from partita.core.checks import check_choice
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.control_variates import NVIL, MuProp
-from partita.gradients.latents import Bits, Chain, Continuous, Latent, OneHot
+from partita.gradients.latents import Bits, Chain, Continuous, LatentLayer, OneHot
 from partita.gradients.multisample import VIMCO, DisARM, LeaveOneOut
 from partita.gradients.rebar import Rebar, Relax
 from partita.gradients.relaxation import GumbelSoftmax, StraightThrough
@@ -23,7 +23,7 @@ __all__ = [
     "Estimate",
     "Estimator",
     "GumbelSoftmax",
-    "Latent",
+    "LatentLayer",
     "LeaveOneOut",
     "MovingAverage",
     "MuProp",

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from partita.core.arguments import Checked
 from partita.errors import Unsupported, invalid
-from partita.gradients.latents import Ancestral, Chain, Draws, Latent, Relaxable, ancestral
+from partita.gradients.latents import Ancestral, Chain, Draws, LatentLayer, Relaxable, ancestral
 
 Function = Callable[[Draws], Tensor]
 Kind = TypeVar("Kind", bound=Relaxable)
@@ -74,7 +74,7 @@ class Target(NamedTuple):
         return drawn, self.values(drawn.draws, drawn.layers[0])
 
     def noisy(
-        self, of_kind: Callable[[Latent], Kind], make: Callable[[Kind, Tensor], Tensor]
+        self, of_kind: Callable[[LatentLayer], Kind], make: Callable[[Kind, Tensor], Tensor]
     ) -> tuple[Noisy[Kind], Tensor]:
         """Draws that ``make`` makes of the noisy scores of each layer, and f there."""
         draws: Draws = ()
@@ -86,7 +86,7 @@ class Target(NamedTuple):
             draws = (*draws, make(layers[-1], layers[-1].scores(noise[-1])))
         return Noisy(draws, layers, noise), self.values(draws, layers[0])
 
-    def values(self, draws: Draws, first: Latent) -> Tensor:
+    def values(self, draws: Draws, first: LatentLayer) -> Tensor:
         """f at draws whose first layer is ``first``, checked: one number for each row."""
         result, rows = self.f(draws), draws[0].shape[: draws[0].dim() - first.event]
         if result.shape != rows:
@@ -171,7 +171,7 @@ def context_widths(widths: Sequence[int], context: int) -> list[int]:
     return [1 + context + sum(widths[:i]) for i in range(len(widths))]
 
 
-def require_kind(owner: str, layer: Latent, kind: type[Kind], instead: str) -> Kind:
+def require_kind(owner: str, layer: LatentLayer, kind: type[Kind], instead: str) -> Kind:
     """Return the layer if it is of the kind that an estimator is made for."""
     if not isinstance(layer, kind):
         raise Unsupported(

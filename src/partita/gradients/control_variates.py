@@ -25,7 +25,7 @@ from partita.gradients.base import (
     pull,
     require_kind,
 )
-from partita.gradients.latents import Draws, Latent, Relaxable, ancestral
+from partita.gradients.latents import Draws, LatentLayer, Relaxable, ancestral
 from partita.gradients.score_function import by_score, faded, fading_ratio
 from partita.nets.mlp import MLP
 
@@ -155,7 +155,7 @@ class MuProp(Estimator):
         return Estimate(surrogate + by_score(signals, drawn), faded(state, left, self.decay))
 
 
-def _relaxable(layer: Latent) -> Relaxable:
+def _relaxable(layer: LatentLayer) -> Relaxable:
     return require_kind("MuProp", layer, Relaxable, "NVIL or LeaveOneOut")
 
 

@@ -2,7 +2,7 @@ r"""Latent variables layer by layer: what an estimator of the gradient of E_q[f(
 
 .. math:: q(z) = \prod_{i=1}^L q_i(z_i \mid z_{<i})          (theory/gradients.md, eq. 40.1)
 
-A chain is one function for each layer, from the layers before it to a :class:`Latent`. Leading
+A chain is one function for each layer, from the layers before it to a :class:`LatentLayer`. Leading
 dimensions are rows: each has its own parameters, and its own value of f.
 
 Letters: B rows, H units of a layer, K categories of a unit, L layers, tau temperature, u and v
@@ -24,7 +24,7 @@ from partita.core import rng
 Draws = tuple[Tensor, ...]  # one tensor for each layer, (*, H) or (*, H, K)
 
 
-class Latent(ABC):
+class LatentLayer(ABC):
     """One layer given the layers before it."""
 
     event: int  # trailing dimensions that make up one draw; those before are rows
@@ -38,11 +38,11 @@ class Latent(ABC):
         """log q(z), ``(*)``, with gradients in the parameters (and in z, where z is relaxed)."""
 
 
-Chain = Sequence[Callable[[Draws], Latent]]
+Chain = Sequence[Callable[[Draws], LatentLayer]]
 
 
 @dataclass(frozen=True)
-class Continuous(Latent):
+class Continuous(LatentLayer):
     """Any ``torch.distributions`` object; what it calls batch dimensions are the rows."""
 
     distribution: Distribution
@@ -65,7 +65,7 @@ class Continuous(Latent):
 
 
 @dataclass(frozen=True)
-class Relaxable(Latent):
+class Relaxable(LatentLayer):
     """Discrete units as thresholds of noisy scores s = logits + noise, so that z has a smooth
     relation, ``soften(s, tau)``.
     """
@@ -204,7 +204,7 @@ class Ancestral(NamedTuple):
     """Draws of all layers, and the layers at which they were drawn."""
 
     draws: Draws
-    layers: tuple[Latent, ...]
+    layers: tuple[LatentLayer, ...]
 
 
 def ancestral(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from partita.core.arguments import at_least
 from partita.gradients.base import Estimate, Estimator, State, Target, pull, require_kind
-from partita.gradients.latents import Bits, Latent, ancestral, hardened
+from partita.gradients.latents import Bits, LatentLayer, ancestral, hardened
 from partita.gradients.score_function import by_score
 
 Samples: TypeAlias = Annotated[int, at_least(2)]
@@ -108,7 +108,7 @@ class DisARM(Estimator):
         return Estimate(torch.stack(seen).mean(0) + surrogate, state)
 
 
-def _bits(layer: Latent) -> Bits:
+def _bits(layer: LatentLayer) -> Bits:
     return require_kind("DisARM", layer, Bits, "LeaveOneOut or Rebar")
 
 

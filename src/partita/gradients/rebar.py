@@ -31,7 +31,7 @@ from partita.gradients.base import (
     pull,
     require_kind,
 )
-from partita.gradients.latents import Latent, Relaxable, hardened
+from partita.gradients.latents import LatentLayer, Relaxable, hardened
 from partita.gradients.relaxation import relaxed_tail
 from partita.nets.mlp import MLP
 
@@ -108,7 +108,7 @@ class Relaxed(Estimator):
             size = size + layer.total(gradient.square()).mean()
         return Estimate(surrogate, state, self._extra(state.module, size))
 
-    def _relaxable(self, layer: Latent) -> Relaxable:
+    def _relaxable(self, layer: LatentLayer) -> Relaxable:
         return require_kind(type(self).__name__, layer, Relaxable, "Reparameterization")
 
     def _gradient(

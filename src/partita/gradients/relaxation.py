@@ -21,7 +21,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.arguments import PositiveFloat
 from partita.gradients.base import Estimate, Estimator, State, Target, pull, require_kind
-from partita.gradients.latents import Chain, Draws, Latent, OneHot, Relaxable
+from partita.gradients.latents import Chain, Draws, LatentLayer, OneHot, Relaxable
 
 
 def gumbel_max(log_pi: Tensor, generator: torch.Generator) -> Tensor:
@@ -88,7 +88,7 @@ class StraightThrough(_Relaxation):
         return layer.harden(s).detach() + pull(layer.soften(s, self.temperature))
 
 
-def _relaxable(layer: Latent) -> Relaxable:
+def _relaxable(layer: LatentLayer) -> Relaxable:
     return require_kind("a relaxation", layer, Relaxable, "Reparameterization")
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from partita.errors import Unsupported
 from partita.gradients.base import Estimate, Estimator, State, Target
-from partita.gradients.latents import Continuous, Draws, Latent
+from partita.gradients.latents import Continuous, Draws, LatentLayer
 
 
 def univariate_normal(mu: Tensor, sigma: Tensor, epsilon: Tensor) -> Tensor:
@@ -54,14 +54,14 @@ class Reparameterization(Estimator):
 
     def estimate_of(self, target: Target, state: State) -> Estimate:
         draws: Draws = ()
-        layers: list[Latent] = []
+        layers: list[LatentLayer] = []
         for conditional in target.q:
             layers.append(conditional(draws))
             draws = (*draws, reparameterized(layers[-1], target.generator))
         return Estimate(target.values(draws, layers[0]), state)
 
 
-def reparameterized(layer: Latent, generator: torch.Generator) -> Tensor:
+def reparameterized(layer: LatentLayer, generator: torch.Generator) -> Tensor:
     """A draw through which gradients flow; refused where a distribution has none."""
     if not isinstance(layer, Continuous) or not layer.distribution.has_rsample:
         kind = layer.distribution if isinstance(layer, Continuous) else layer

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from partita.core.arguments import FiniteFloat, Share
 from partita.gradients.base import Estimate, Estimator, State, Target, pull
-from partita.gradients.latents import Ancestral, Latent, Relaxable
+from partita.gradients.latents import Ancestral, LatentLayer, Relaxable
 
 
 def score_moments(log_q: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,7 +148,7 @@ def faded(
 
 
 @torch.no_grad()
-def _squared_score(layer: Latent, z: Tensor, value: Tensor) -> Tensor:
+def _squared_score(layer: LatentLayer, z: Tensor, value: Tensor) -> Tensor:
     """Squared length of the score in the logits of each row; one for latents without logits, which
     makes the baseline E[f].
     """

@@ -41,7 +41,7 @@ def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:
     return values.mean() if weight is None else (weight * values).mean()
 
 
-def first_rows(data: Data, model: Model, generator: torch.Generator) -> Tensor:
+def trial_rows(data: Data, model: Model, generator: torch.Generator) -> Tensor:
     """Two rows at most, on which to try a model before a fit."""
     index = torch.arange(min(2, len(data)))
     return data.batch(index, generator=rng.child(generator)).x.to(model.like)

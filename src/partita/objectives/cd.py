@@ -25,7 +25,7 @@ from partita.core.protocols import (
     Sampler,
     check_kernel,
 )
-from partita.objectives.base import first_rows, unwrapped, weighted_mean
+from partita.objectives.base import trial_rows, unwrapped, weighted_mean
 
 
 class Centered(Protocol):
@@ -117,7 +117,7 @@ class CD(ByChains[Restarted]):
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Restarted:
         self.require(model)
-        x = first_rows(data, model, generator)
+        x = trial_rows(data, model, generator)
         last = self.kernel(model).init(model, x, generator=generator)
         return Restarted(data.mean().to(model.like), last)
 

@@ -22,7 +22,7 @@ from partita.core import rng
 from partita.core.arguments import PositiveFloat, PositiveInt
 from partita.core.protocols import Batch, Data, EnergyModel
 from partita.errors import Unsupported
-from partita.objectives.base import Nothing, Stateless, first_rows, unwrapped, weighted_mean
+from partita.objectives.base import Nothing, Stateless, trial_rows, unwrapped, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ScoreMatching(Stateless):
 
     def init(self, model: EnergyModel, data: Data, *, generator: torch.Generator) -> Nothing:
         state = super().init(model, data, generator=generator)
-        _check_differentiable(model, first_rows(data, model, generator))
+        _check_differentiable(model, trial_rows(data, model, generator))
         return state
 
     def loss(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.errors import InputError, Unsupported, invalid
+from partita.errors import Unsupported, invalid
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -174,12 +174,10 @@ def _from_tensor(A: Tensor, b: Tensor) -> Operator:
         allowed = "be dense or a sparse COO, CSR or CSC tensor"
         raise invalid("solve", "A", allowed, A.layout, "Use A.to_dense().to_sparse_csr().")
     if A.layout is torch.strided:
-        if not torch.isfinite(A.detach()).all():
-            raise _not_finite()
+        _require_finite(torch.isfinite(A.detach()).all())
         return Operator(lambda p: A @ p, matrix=A)
     coo, csr = _coalesced(A), None
-    if not torch.isfinite(coo.values()).all():
-        raise _not_finite()
+    _require_finite(torch.isfinite(coo.values()).all())
     if A.device.type == "cpu":
         from scipy.sparse import coo_array
 
@@ -198,8 +196,7 @@ def _from_scipy(A: SparseMatrix, b: Tensor) -> Operator:
     if not csr.has_canonical_format:
         csr = csr_array(csr, copy=True)  # the caller's matrix stays as it is
         csr.sum_duplicates()
-    if not np.isfinite(csr.data).all():
-        raise _not_finite()
+    _require_finite(np.isfinite(csr.data).all())
     return Operator(on_arrays(csr), csr)
 
 
@@ -207,5 +204,6 @@ def _coalesced(A: Tensor) -> Tensor:
     return A.detach().to_sparse_coo().coalesce()
 
 
-def _not_finite() -> InputError:
-    return invalid("solve", "A", "be finite", "nan or infinity")
+def _require_finite(finite: Tensor | np.bool_) -> None:
+    if not finite:
+        raise invalid("solve", "A", "be finite", "nan or infinity")

@@ -37,8 +37,8 @@ def regression_log_joint(X: Tensor, y: Tensor, noise: Precision, prior: Precisio
         lam, alpha = _precision(s, "lam", noise, y), _precision(s, "alpha", prior, y)
         w, outer = s["w"]["value"], s["w"]["outer"]
         residual = yy - 2 * (Xy @ w) + (XX * outer).sum()
-        value = 0.5 * n * (lam["log"] - LOG_2PI) - 0.5 * lam["value"] * residual
-        value = value + 0.5 * P * (alpha["log"] - LOG_2PI)
+        likelihood = 0.5 * n * (lam["log"] - LOG_2PI) - 0.5 * lam["value"] * residual
+        value = likelihood + 0.5 * P * (alpha["log"] - LOG_2PI)
         value = value - 0.5 * alpha["value"] * outer.diagonal().sum()
         for name, hyper in (("lam", noise), ("alpha", prior)):
             if isinstance(hyper, tuple):
