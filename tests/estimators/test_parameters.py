@@ -13,7 +13,6 @@ from sklearn.base import clone
 
 from partita import estimators
 from partita.estimators._parameters import from_json, to_json
-from partita.estimators._saved import ESTIMATORS
 from partita.evaluators import AIS
 
 BITS = np.random.default_rng(0).integers(0, 2, (40, 4)).astype(float)
@@ -45,7 +44,7 @@ SMALL: dict[str, tuple[np.ndarray, dict[str, Any]]] = {
     "SigmoidBeliefDensity": (BITS, {"n_hidden": 2, **STEPS}),
     "VRNNDensity": (BITS, STEPS),
     "GANSampler": (REALS, {"n_latent": 2, **STEPS}),
-    "DirichletProcessMixture": (REALS, {"alpha": 2.0}),
+    "DirichletProcessMixture": (REALS, {"weight_concentration_prior": 2.0}),
     "BayesianLinearRegression": (REALS, {}),
     "BayesianLogisticRegression": (REALS, {}),
 }
@@ -64,7 +63,7 @@ def reloaded(estimator: Any, path: Path) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")  # of fits that end long before they are good
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", estimators.ESTIMATORS)
 def test_parameters_are_the_same_after_a_save_a_clone_and_a_pickle(
     name: str, tmp_path: Path
 ) -> None:

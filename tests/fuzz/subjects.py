@@ -5,13 +5,12 @@ import inspect
 import re
 import tempfile
 import warnings
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partita.estimators._saved import ESTIMATORS
+from partita import estimators
 
 QUICK: dict[str, Any] = {
     "epochs": 1,
@@ -34,15 +33,15 @@ QUICK: dict[str, Any] = {
 }
 OWN = {
     "PPCADensity": {"n_components": 1},
-    "BayesianLogisticRegression": {"draws": 128},
+    "BayesianLogisticRegression": {"n_draws": 128},
     "FlowDensity": {"n_layers": 2},
 }
-NAMES = sorted(ESTIMATORS)
+NAMES = sorted(estimators.ESTIMATORS)
 
 
 def kind_of(name: str) -> type:
     """The class of an estimator."""
-    return getattr(import_module(ESTIMATORS[name]), name)
+    return getattr(estimators, name)
 
 
 def parameters_of(name: str) -> list[str]:

@@ -33,7 +33,7 @@ test (`tests/grid`). Made by `python -m partita.cli.grid > docs/grid.md`.
 
 
 @dataclass(frozen=True)
-class Grid:
+class Marks:
     """Marks by role, part and model, and what the letters among them mean."""
 
     models: list[str]
@@ -41,7 +41,7 @@ class Grid:
     notes: dict[str, str]  # letter to reason
 
 
-def capability_grid() -> Grid:
+def capability_grid() -> Marks:
     """The grid of the capability table over one model of each sort."""
     cells = capability.grid(representatives())
     models = list(dict.fromkeys(model for model, *_ in cells))
@@ -51,7 +51,7 @@ def capability_grid() -> Grid:
     for _, role, part, reason in cells:
         mark = RUNS if reason is None else letters[reason]
         marks.setdefault(role, {}).setdefault(part, []).append(mark)
-    return Grid(models, marks, {letter: reason for reason, letter in letters.items()})
+    return Marks(models, marks, {letter: reason for reason, letter in letters.items()})
 
 
 def print_grid() -> None:

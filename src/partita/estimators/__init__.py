@@ -50,3 +50,4 @@ __all__ = [
     "VRNNDensity",
     "load",
 ]
+ESTIMATORS = tuple(name for name in __all__ if name != "load")

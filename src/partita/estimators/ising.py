@@ -1,14 +1,14 @@
 """The Ising model as a scikit-learn density estimator."""
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Any
 
-from partita.estimators._base import EnergyDensity
+import numpy as np
+
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 from partita.tables import Rows
 from partita.tables.encoding import Kind
-from partita.training import PartitaWarning
 
 AS_SPINS: dict[str, Kind] = {"binary": "signs", "spin": "spins", "real": "median-signs"}
 
@@ -61,7 +61,7 @@ class IsingDensity(ChainParameters, EnergyDensity):
     family = "ising"
     supports = ("auto", "binary", "spin")
 
-    edges: Any = None
+    edges: Sequence[tuple[int, int]] | np.ndarray | None = None
     objective: str = "auto"
     _: KW_ONLY
     validation_fraction: float = 0.0
@@ -74,10 +74,5 @@ class IsingDensity(ChainParameters, EnergyDensity):
     def _kind(self, rows: Rows) -> Kind:
         kind = super()._kind(rows)
         if kind == "real":
-            remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-            warnings.warn(
-                f"IsingDensity: columns that are not binary are cut at their medians. {remedy}",
-                PartitaWarning,
-                stacklevel=3,
-            )
+            self._warn_of_cut("binary", "medians")
         return AS_SPINS[kind]

@@ -1,14 +1,14 @@
 """The maximum-entropy model as a scikit-learn density estimator."""
 
-import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY
-from typing import Any
 
-from partita.estimators._base import EnergyDensity
+from torch import Tensor
+
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 from partita.tables import Rows
 from partita.tables.encoding import Kind
-from partita.training import PartitaWarning
 
 
 @parameters
@@ -62,7 +62,7 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
     family = "maxent"
     supports = ("auto", "binary", "spin")
 
-    features: Any = "pairwise"
+    features: str | Sequence[Callable[[Tensor], Tensor]] = "pairwise"
     objective: str = "auto"
     _: KW_ONLY
     validation_fraction: float = 0.0
@@ -75,11 +75,5 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
     def _kind(self, rows: Rows) -> Kind:
         kind = super()._kind(rows)
         if kind == "real":
-            remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-            warnings.warn(
-                f"MaxEntDensity: columns that are not binary are cut at their medians. {remedy}",
-                PartitaWarning,
-                stacklevel=3,
-            )
-            return "median"
-        return kind
+            self._warn_of_cut("binary", "medians")
+        return "median" if kind == "real" else kind

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Any
 
-from partita.estimators._base import EnergyDensity
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 
 
@@ -61,6 +60,7 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     """
 
     family = "neural-energy"
+    by_encoding = ("support", {"real": "real"}, "binary")
     supports = ("auto", "binary", "spin", "real")
 
     objective: str = "auto"
@@ -74,7 +74,3 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     pool: str = "average"
     separable: bool = False
     covariance_type: str = "full"
-
-    def _settings(self) -> dict[str, Any]:
-        support = "real" if self.encoding_.kind == "real" else "binary"
-        return {**super()._settings(), "support": support}

@@ -1,16 +1,16 @@
 """The Potts model as a scikit-learn density estimator."""
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Any
+
+import numpy as np
 
 from partita.core.checks import check_choice
-from partita.estimators._base import EnergyDensity
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 from partita.tables import Rows
 from partita.tables.categories import looks_categorical
 from partita.tables.encoding import Kind
-from partita.training import PartitaWarning
 
 
 @parameters
@@ -65,7 +65,7 @@ class PottsDensity(ChainParameters, EnergyDensity):
     family = "potts"
     supports = ("auto", "categorical")
 
-    edges: Any = None
+    edges: Sequence[tuple[int, int]] | np.ndarray | None = None
     objective: str = "auto"
     _: KW_ONLY
     validation_fraction: float = 0.0
@@ -79,10 +79,5 @@ class PottsDensity(ChainParameters, EnergyDensity):
         check_choice("PottsDensity", "support", self.support, self.supports)
         if self.support == "categorical" or looks_categorical(rows):
             return "category"
-        remedy = "Cut them yourself to choose where, or use RBMDensity for real columns."
-        warnings.warn(
-            f"PottsDensity: columns that are not categories are cut at their quartiles. {remedy}",
-            PartitaWarning,
-            stacklevel=3,
-        )
+        self._warn_of_cut("categories", "quartiles")
         return "quantile"

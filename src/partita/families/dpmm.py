@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from partita.core.checks import check_choice
+from partita.core.checks import check_choice, check_real
 from partita.core.protocols import Model, Update
 from partita.errors import invalid
 from partita.families.base import Family, Setting
@@ -18,11 +18,13 @@ MANY = 20_000  # rows above which auto draws weights and parameters instead of i
 # of which the clusters of all kept draws have covariances: a few thousand of them take some
 # gigabytes
 MOST_COLUMNS = 512
-GIVEN = ("alpha", "known_scale", "prior_mean", "prior_scale")
+GIVEN = ("known_scale", "prior_mean", "prior_scale")
 
 
 def _dpmm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> tuple[Model, Update]:
     check_choice("dpmm", "sampler", settings["sampler"], ("auto", *SAMPLERS))
+    if (concentration := settings["weight_concentration_prior"]) is not None:
+        check_real("dpmm", "weight_concentration_prior", concentration, 0, open_low=True)
     kernel, sampler = settings["kernel"], settings["sampler"]
     kernel = (
         ("gaussian" if infer_kind(rows) == "real" else "bernoulli") if kernel == "auto" else kernel
@@ -39,7 +41,11 @@ def _dpmm(rows: Rows, settings: dict[str, Any], generator: torch.Generator) -> t
             "dpmm", "known_scale", allowed, f"none for {rows.width}", "As in --set known_scale=0.5."
         )
     model = DPMixture(
-        rows.width, kernel, **{name: settings[name] for name in GIVEN}, generator=generator
+        rows.width,
+        kernel,
+        alpha=concentration,
+        **{name: settings[name] for name in GIVEN},
+        generator=generator,
     )
     return model, SAMPLERS[sampler](settings["n_chains"], settings["n_moves"], settings["n_keep"])
 
@@ -56,8 +62,7 @@ def _dpmm_kind(rows: Rows, settings: dict[str, Any]) -> Kind:
     held = infer_kind(rows)
     if settings["kernel"] == "bernoulli" or (settings["kernel"] == "auto" and held != "real"):
         return "spin" if held == "spin" else "binary"
-    given = any(settings[name] is not None for name in ("known_scale", "prior_mean", "prior_scale"))
-    return "raw" if given else "real"
+    return "raw" if any(settings[name] is not None for name in GIVEN) else "real"
 
 
 def _examples(g: torch.Generator) -> dict[str, Model]:
@@ -76,8 +81,8 @@ FAMILY = Family(
             "gaussian, bernoulli, multinomial (counts), or auto: bernoulli for binary data, "
             "gaussian otherwise",
         ),
-        "alpha": Setting(
-            None, "concentration; none gives it a Gamma(1, 1) prior and draws it along"
+        "weight_concentration_prior": Setting(
+            None, "concentration alpha; none gives it a Gamma(1, 1) prior and draws it along"
         ),
         "known_scale": Setting(
             None, "standard deviation within clusters, where it is known; none learns covariances"
