@@ -25,9 +25,10 @@ WARM = (
     "plotly.graph_objects",
     "partita.report.run",
     "partita.cli.app",
-    "partita.cli.compare",
-    "partita.cli.evaluate",
-    "partita.cli.fit",
+    "partita.cli.leaderboard",
+    "partita.experiment.board",
+    "partita.experiment.compare_settings",
+    "partita.experiment.requests",
     "partita.report.folder",
 )  # not pyarrow, which starts a thread
 PROGRAM = (

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.cli.leaderboard import COLUMNS, Board, fitting
-from partita.cli.watch import Watch
+from partita.cli.leaderboard import LiveBoard, fitting
 from partita.core.quantity import Quantity
 from partita.errors import Diverged
 from partita.experiment import compare, experiment
+from partita.experiment.board import Board
 from partita.experiment.results import Candidate, Result
 from partita.families import FAMILIES
+from partita.report.ranking import COLUMNS
 from partita.training.budget import LEAST_STEPS
 from partita.training.session import Session
 
@@ -310,7 +311,7 @@ def test_options_that_do_not_go_together(call: Any, table: Path) -> None:
 
 def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = [Candidate(name, FAMILIES[name]) for name in ("rbm", "vae", "belief")]
-    watch = Watch(candidates, Board("title", width=5), talk=False)
+    watch = LiveBoard(candidates, Board("title", width=5), talk=False)
     watch.done(Result("rbm", Quantity(-3.0, n=2, details={"rows": np.array([-2.0, -4.0])}), 1.0))
     watch.begin(candidates[1])
     monkeypatch.setenv("COLUMNS", "200")
@@ -331,9 +332,9 @@ def test_the_table_grows_and_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPa
             "12.0",
         ]
     ]
-    assert fitting(lines)[0] == COLUMNS
+    assert fitting(lines, "candidate")[0] == COLUMNS
     monkeypatch.setenv("COLUMNS", "80")
-    assert fitting(lines)[0] == [
+    assert fitting(lines, "candidate")[0] == [
         name
         for name in COLUMNS
         if name not in ("± rows", "parameters", "verdict", "bits/dim", "interval")

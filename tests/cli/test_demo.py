@@ -36,7 +36,7 @@ def test_demo_ends_with_a_leaderboard_and_a_page(
     )
     monkeypatch.setattr(demo, "MINUTES", 0.05)
     monkeypatch.setattr(demo.torch, "set_num_threads", lambda n: None)
-    demo.main()
+    demo.run_demo()
     text = capsys.readouterr().out
     assert (
         "digits: 359 test rows, 64 columns" in text

@@ -18,9 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from partita import estimators
-from partita.cli import leaderboard
 from partita.cli.app import app
 from partita.estimators import BayesianLinearRegression, RBMDensity
+from partita.experiment import board as on_disk
 from partita.training import checkpoint, loop
 from partita.training.session import Session
 
@@ -266,7 +266,7 @@ def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
         board = json.loads(Path(folder, "leaderboard.json").read_text())
         return [(line["name"], line["log_likelihood"], line["steps"]) for line in board["results"]]
 
-    save_board, save = leaderboard.save, checkpoint.save_tree
+    save_board, save = on_disk.write_board, checkpoint.save_tree
 
     def full_board(*arguments: Any) -> None:
         disk.fill(100)
@@ -279,7 +279,7 @@ def test_a_comparison_ends_with_a_sentence_and_goes_on_when_there_is_room(
     assert call(*COMPARE, "whole").exit_code == 0
     with monkeypatch.context() as patch:
         if what == "leaderboard.json":
-            patch.setattr(leaderboard, "save", full_board)
+            patch.setattr(on_disk, "write_board", full_board)
         elif what == "rbm/score.safetensors":
             patch.setattr(checkpoint, "save_tree", full_score)
         else:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from partita.core.quantity import Quantity
-from partita.report.format import latent_use
+from partita.report.format import latent_use_in_words
 
 
 @pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")
@@ -102,7 +102,7 @@ def test_a_collapsed_posterior_is_called_so_wherever_a_score_is_shown() -> None:
         "1 of 16 carry more than 0.01 nats a step: 0.5 in all, the most 0.5. The posterior has "
         "collapsed: the model hardly uses them"
     )
-    assert latent_use(q) == printed and latent_use(Quantity(-8.0)) == ""
+    assert latent_use_in_words(q) == printed and latent_use_in_words(Quantity(-8.0)) == ""
 
 
 def test_text_has_no_likelihood_here_and_says_where_it_has(call: Any, tmp_path: Path) -> None:

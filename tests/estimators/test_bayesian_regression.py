@@ -20,7 +20,9 @@ from partita.estimators import BayesianLinearRegression, BayesianLogisticRegress
 FALSE_ALARM = 1e-4  # of each coverage test
 
 
-@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(1.0, draws=1000)])
+@parametrize_with_checks(
+    [BayesianLinearRegression(), BayesianLogisticRegression(1.0, n_draws=1000)]
+)
 def test_scikit_learn_contract(
     estimator: Any, check: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +64,7 @@ def test_logistic_intervals_cover_at_their_level() -> None:
         y, new = rng.random(len(X)) < expit(X @ w + b), rng.normal(size=(1, 2))
         if y.all() or not y.any():
             continue
-        model = BayesianLogisticRegression(1.0, draws=2000, random_state=kept).fit(X, y)
+        model = BayesianLogisticRegression(1.0, n_draws=2000, random_state=kept).fit(X, y)
         kept += 1
         for level in hits:
             low, high = model.predict_interval(new, level)[0]
@@ -152,7 +154,7 @@ def test_saved_regressions_come_back(tmp_path: Path) -> None:
         ("line", BayesianLinearRegression().fit(X[:, :3], X[:, 3])),
         (
             "classes",
-            BayesianLogisticRegression(1.0, draws=500, random_state=0).fit(X[:, :3], words),
+            BayesianLogisticRegression(1.0, n_draws=500, random_state=0).fit(X[:, :3], words),
         ),
     ):
         again = load(model.save(tmp_path / name))
@@ -174,7 +176,7 @@ def test_tiny_and_huge_units_change_nothing() -> None:
         np.testing.assert_allclose(
             BayesianLinearRegression(1.0).fit(X * unit, y).predict(X * unit), base, rtol=1e-10
         )
-        model = BayesianLogisticRegression(1.0, draws=500, random_state=0)
+        model = BayesianLogisticRegression(1.0, n_draws=500, random_state=0)
         np.testing.assert_allclose(
             model.fit(X * unit, y > 0).predict_proba(X * unit),
             model.fit(X, y > 0).predict_proba(X),
@@ -209,7 +211,8 @@ def test_the_average_is_less_sure_than_the_map_and_scores_better() -> None:
         y = rng.random(412) < expit(X @ w)
         if y[:12].all() or not y[:12].any():
             continue
-        average = BayesianLogisticRegression(0.4, draws=2000, random_state=seed).fit(X[:12], y[:12])
+        model = BayesianLogisticRegression(0.4, n_draws=2000, random_state=seed)
+        average = model.fit(X[:12], y[:12])
         p = average.predict_proba(X[12:])[:, 1]
         p_map = average.set_params(prediction="map").predict_proba(X[12:])[:, 1]
         loss, loss_map = (-np.log(np.where(y[12:], q, 1 - q)).mean() for q in (p, p_map))

@@ -83,7 +83,7 @@ def test_known_scale_agrees_with_enumeration() -> None:
     """P(K) of seven rows in their own units; 120 chains, z tests at 1e-3 over the values of K."""
     X = np.array([[1000.0], [1000.4], [1003.5], [1004.0], [1008.0], [1001.0], [1004.4]])
     model = DirichletProcessMixture(
-        alpha=1.5,
+        weight_concentration_prior=1.5,
         known_scale=1.0,
         prior_mean=1003.0,
         prior_scale=3.0,
@@ -199,7 +199,11 @@ def test_minutes_limit_the_fit(clouds: tuple[np.ndarray, np.ndarray]) -> None:
             [[0.0, 1.0], [-1.0, 1.0]],
             r"X must hold counts 0, 1, 2, \.\.\.; got -1 at row 1, column 0",
         ),
-        ({"alpha": -1.0}, [[0.0], [1.0]], "alpha must be a finite number above 0; got -1.0"),
+        (
+            {"weight_concentration_prior": -1.0},
+            [[0.0], [1.0]],
+            "weight_concentration_prior must be a finite number above 0; got -1.0",
+        ),
         (
             {"sampler": "slice"},
             [[0.0], [1.0]],

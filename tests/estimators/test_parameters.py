@@ -45,7 +45,7 @@ SMALL: dict[str, tuple[np.ndarray, dict[str, Any]]] = {
     "SigmoidBeliefDensity": (BITS, {"n_hidden": 2, **STEPS}),
     "VRNNDensity": (BITS, STEPS),
     "GANSampler": (REALS, {"n_latent": 2, **STEPS}),
-    "DirichletProcessMixture": (REALS, {"alpha": 2.0}),
+    "DirichletProcessMixture": (REALS, {"weight_concentration_prior": 2.0}),
     "BayesianLinearRegression": (REALS, {}),
     "BayesianLogisticRegression": (REALS, {}),
 }

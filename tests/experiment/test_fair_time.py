@@ -18,12 +18,12 @@ import pytest
 import torch
 from tests.pressing import ctrl_c_after
 
-from partita.cli.fit import requested, resumed, train
-from partita.cli.leaderboard import Board
 from partita.datasets import Dataset
 from partita.experiment import experiment
+from partita.experiment.board import Board
 from partita.experiment.candidates import candidates_by_family
 from partita.experiment.compare import Comparison
+from partita.experiment.requests import recorded_experiment, requested
 from partita.experiment.results import Candidate
 from partita.families import FAMILIES, component_search
 from partita.models import Mixture
@@ -169,11 +169,11 @@ def test_a_fit_of_so_many_minutes_searches_in_its_time_too_and_keeps_what_was_cu
     assert now[0] <= 0.6 * 600 + 8 and plan.options["minutes"] == round((600 - now[0]) / 60, 2)
     (cut,) = plan.cuts
     assert "cut short by the clock" in cut
-    run = train(experiment, plan._replace(options={"steps": 2}), talk=False)
+    run = experiment.run(plan._replace(options={"steps": 2}))
     assert (
         cut in run.warnings
         and cut in load(tmp_path / "run").warnings
-        and resumed(tmp_path / "run").plan_to_resume().cuts == [cut]
+        and recorded_experiment(tmp_path / "run").plan_to_resume().cuts == [cut]
     )
 
 

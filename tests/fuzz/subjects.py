@@ -34,7 +34,7 @@ QUICK: dict[str, Any] = {
 }
 OWN = {
     "PPCADensity": {"n_components": 1},
-    "BayesianLogisticRegression": {"draws": 128},
+    "BayesianLogisticRegression": {"n_draws": 128},
     "FlowDensity": {"n_layers": 2},
 }
 NAMES = sorted(ESTIMATORS)

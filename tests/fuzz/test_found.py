@@ -151,7 +151,7 @@ def test_sizes_are_whole_numbers(setting: dict[str, Any]) -> None:
         ("RBMDensity", {"l1": Fraction(1, 3)}),
         ("PPCADensity", {"reg_covar": Fraction(1, 3)}),
         ("PrototypeEncoder", {"momentum": Fraction(1, 3)}),
-        ("DirichletProcessMixture", {"alpha": 1e308}),
+        ("DirichletProcessMixture", {"weight_concentration_prior": 1e308}),
         ("DirichletProcessMixture", {"prior_mean": 1e308}),
         ("DirichletProcessMixture", {"prior_mean": 1e12}),
         ("RBMDensity", {"l1": 10**30}),

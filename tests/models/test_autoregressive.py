@@ -14,7 +14,7 @@ import partita
 from partita.datasets import Sequences
 from partita.errors import InputError
 from partita.models import Autoregressive, MaskedAutoregressive
-from partita.models.directed.autoregressive.emissions import draw_categorical
+from partita.models.directed.autoregressive.emissions import Sharpness, draw_categorical
 from partita.nets.masked import MaskedMLP
 
 BACKBONES = ("hyena", "h3", "ssm", "attention", "conv", "lstm")
@@ -171,7 +171,8 @@ def test_temperature_and_top_p_reshape_the_distribution(generator: torch.Generat
         (1.0, 0.75, p * torch.tensor([1, 1, 0, 0])),
         (0.5, 1.0, p**2),
     ):
-        x = draw_categorical(p.log().expand(40_000, -1), temperature, top_p, generator)
+        sharpness = Sharpness(temperature, top_p)
+        x = draw_categorical(p.log().expand(40_000, -1), sharpness, generator)
         expected = expected / expected.sum()
         share = torch.bincount(x.long(), minlength=4) / 40_000
         assert ((share - expected).abs() <= 5 * (expected * (1 - expected) / 40_000).sqrt()).all()

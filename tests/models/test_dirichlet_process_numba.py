@@ -14,7 +14,13 @@ from partita.models.directed.dirichlet_process import (
     split_merge,
     starts,
 )
-from partita.models.directed.dirichlet_process.kernels import KERNELS, TOTALS, Clusters, Kernel
+from partita.models.directed.dirichlet_process.kernels import (
+    KERNELS,
+    TOTALS,
+    Clusters,
+    Kernel,
+    Target,
+)
 from partita.models.directed.dirichlet_process.priors import gaussian_prior
 
 D, N = 3, 12
@@ -33,22 +39,12 @@ ROWS = {
 }
 
 
-def given(name: str) -> tuple[Kernel, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Kernel, prior, constants, rows, and the row of an empty cluster."""
-    law, prior, x = KERNELS[name], np.array(PRIORS[name]), ROWS[name]
-    nothing = (
-        np.zeros(0, np.int64),
-        np.zeros((0, D)),
-        np.zeros((0, D, D) if law.scatters else (0, 0, 0)),
-    )
-    empty = collapsed.settle_all(law.code, prior, *nothing, 0)[0]
-    return (
-        law(torch.from_numpy(prior), D),
-        prior,
-        incremental.constants(law.code, prior, D, N),
-        x,
-        empty,
-    )
+def given(name: str) -> tuple[Kernel, Target, np.ndarray]:
+    """Kernel, what it is about, and the row of an empty cluster."""
+    law, prior = KERNELS[name], np.array(PRIORS[name])
+    table = incremental.constants(law.code, prior, D, N)
+    target = Target(law.code, prior, table, ROWS[name])
+    return law(torch.from_numpy(prior), D), target, collapsed.settle_nothing(target)
 
 
 def gathered(kernel: Kernel, x: np.ndarray) -> Clusters:
@@ -60,50 +56,46 @@ def gathered(kernel: Kernel, x: np.ndarray) -> Clusters:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_rows_added_one_by_one_give_predictives_and_evidence(name: str) -> None:
-    kernel, prior, table, x, empty = given(name)
-    stats, work, total = empty[None].copy(), np.empty(D), 0.0
+    kernel, target, empty = given(name)
+    x, stats, work, total = target.x, empty[None].copy(), np.empty(D), 0.0
     base = kernel.log_base(torch.from_numpy(x)).numpy()
     for i in range(N):
-        found = incremental.log_predictive(kernel.code, prior, table, x, i, i, stats, 0, work) - (
-            np.log(i) if i else 0.0
-        )
+        found = incremental.log_predictive(target, i, i, stats, 0, work) - (np.log(i) if i else 0.0)
         exact = kernel.log_predictive(
             torch.from_numpy(x[i : i + 1]), gathered(kernel, x[:i])
         ).item()
         assert found + base[i] == pytest.approx(exact, abs=1e-10)
-        assert incremental.move_row(kernel.code, prior, x, i, i, 1, stats, 0, work)
+        assert incremental.move_row(target, i, i, 1, stats, 0, work)
         total += found
-    assert incremental.log_marginal(kernel.code, prior, N, stats[0], empty, D) == pytest.approx(
-        total, abs=1e-9
-    )
+    assert incremental.log_marginal(target, N, stats[0], empty) == pytest.approx(total, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_rows_taken_out_leave_what_was_there(name: str) -> None:
-    kernel, prior, table, x, empty = given(name)
+    kernel, target, empty = given(name)
     stats, work = np.repeat(empty[None], 2, axis=0), np.empty(D)
     for i in range(N):
-        incremental.move_row(kernel.code, prior, x, i, i, 1, stats, 0, work)
+        incremental.move_row(target, i, i, 1, stats, 0, work)
     for i in range(N - 1, 4, -1):
-        assert incremental.move_row(kernel.code, prior, x, i, i + 1, -1, stats, 0, work)
-    count, mean, scatter = collapsed.accumulate(x[:5], np.zeros(5, np.int32), 1, kernel.scatters)
-    incremental.settle(kernel.code, prior, float(count[0]), mean[0], scatter[0], stats[1])
+        assert incremental.move_row(target, i, i + 1, -1, stats, 0, work)
+    count, mean, scatter = collapsed.accumulate(
+        target.x[:5], np.zeros(5, np.int32), 1, kernel.scatters
+    )
+    incremental.settle_cluster(target, float(count[0]), mean[0], scatter[0], stats[1])
     found = [
-        [
-            incremental.log_predictive(kernel.code, prior, table, x, i, 5, stats, k, work)
-            for i in range(N)
-        ]
+        [incremental.log_predictive(target, i, 5, stats, k, work) for i in range(N)]
         for k in range(2)
     ]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-11)
 
 
 def test_a_downdate_that_loses_its_digits_says_so() -> None:
-    kernel, prior, _, _, empty = given("gaussian")
-    x, stats, work = np.array([[0.0] * D, [1e9] * D]), empty[None].copy(), np.empty(D)
+    _, target, empty = given("gaussian")
+    target = target._replace(x=np.array([[0.0] * D, [1e9] * D]))
+    stats, work = empty[None].copy(), np.empty(D)
     for i in range(2):
-        assert incremental.move_row(kernel.code, prior, x, i, i, 1, stats, 0, work)
-    assert not incremental.move_row(kernel.code, prior, x, 1, 2, -1, stats, 0, work)
+        assert incremental.move_row(target, i, i, 1, stats, 0, work)
+    assert not incremental.move_row(target, 1, 2, -1, stats, 0, work)
 
 
 def test_exponentials_are_numpys() -> None:
@@ -134,7 +126,7 @@ def test_pieces_of_rows_that_repeat() -> None:
 
 def test_pooled_clusters_are_those_of_all_rows() -> None:
     x, z = RNG.normal(size=(50, D)) + 5, RNG.integers(0, 2, 50).astype(np.int32)
-    found = split_merge.pooled(*collapsed.accumulate(x, z, 2, True))
+    found = split_merge.merged(collapsed.accumulate(x, z, 2, True))
     for one, other in zip(found, collapsed.accumulate(x, 0 * z, 1, True), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -157,7 +149,7 @@ def test_a_pass_gathers_its_clusters_and_holds_the_first_rows() -> None:
         before_zero = (np.arange(n) - offset) % n < first[0]
         assert (labels[~before_zero & ~np.isin(np.arange(n), rows)] == 0).all()
         for one, other in zip(
-            instantiated.gathered(*sums, center),
+            instantiated.moments_about(*sums, center),
             collapsed.accumulate(x, labels, K, True),
             strict=True,
         ):

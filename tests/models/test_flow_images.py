@@ -18,9 +18,11 @@ from partita.models.directed.flow.layers import Logit
 
 
 def test_masks() -> None:
-    board = masks.checkerboard((1, 4, 4), 0).view(4, 4).int()
+    board = masks.checkerboard_mask((1, 4, 4), 0).view(4, 4).int()
     assert board.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
-    assert torch.equal(masks.checkerboard((2, 3, 5), 1), ~masks.checkerboard((2, 3, 5), 0))
+    assert torch.equal(
+        masks.checkerboard_mask((2, 3, 5), 1), ~masks.checkerboard_mask((2, 3, 5), 0)
+    )
     halves = torch.nn.functional.pixel_unshuffle(
         masks.channelwise((1, 4, 4), 0).view(1, 4, 4).float(), 2
     )

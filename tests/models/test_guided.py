@@ -46,7 +46,7 @@ def mixture(model: EnergyModel, components: int = 3) -> ProductMixture:
     )
     weights = torch.randn(components, generator=g, dtype=torch.float64)
     return ProductMixture(
-        values, torch.log_softmax(weights, 0), torch.log_softmax(1.5 * logits, -1)
+        torch.log_softmax(weights, 0), values, torch.log_softmax(1.5 * logits, -1)
     )
 
 

@@ -65,7 +65,7 @@ def test_laws_and_their_support() -> None:
     )
     for wrong in (["string"], [0], [True], []):
         with pytest.raises(InputError, match="must be"):
-            check_laws("Mixture", wrong)
+            check_laws("Mixture", "laws", wrong)
     with pytest.raises(
         InputError,
         match="laws must be given for component='mixed', and only for it, one for each of 2 "

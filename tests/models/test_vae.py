@@ -392,8 +392,7 @@ def test_beta_and_warm_up_weigh_the_divergence(generator: torch.Generator) -> No
         )  # type: ignore[arg-type]
         expected = -(numbers["elbo"] + numbers["kl"]) + factor * numbers["kl"]
         assert (
-            number(losses["model"]) == pytest.approx(number(expected), abs=1e-4)
-            and state.count == 1
+            number(losses["model"]) == pytest.approx(number(expected), abs=1e-4) and state.made == 1
         )
 
 

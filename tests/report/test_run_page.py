@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from partita.cli.fit import requested, score, train
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.diagnostics import summarize_weights
 from partita.evaluators import Enumeration
+from partita.experiment.requests import requested
 from partita.models import RBM, Ising, MaxEnt, Potts
 from partita.report import images
 from partita.report.baseline import independent_columns
@@ -74,8 +74,8 @@ def fitted(
 ) -> Subject:
     """A run as ``partita fit`` makes it, with its score."""
     experiment = requested(family, str(source), folder, list(settings), budget or {"epochs": 1}, 0)
-    run = train(experiment, experiment.plan(), talk=False)
-    return Subject(run, experiment.encoding, experiment.dataset, score(experiment, run))
+    run = experiment.run(experiment.plan())
+    return Subject(run, experiment.encoding, experiment.dataset, experiment.score(run))
 
 
 def titles(subject: Subject) -> set[str]:

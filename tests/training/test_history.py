@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from partita.training.history import History, read_records, series_of
+from partita.training.history import History, read_records, recorded_series
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def test_without_a_path_records_stay_in_memory(tmp_path: Path) -> None:
 
 
 def test_series_take_only_the_records_that_have_the_number(path: Path) -> None:
-    assert series_of(written(path, range(1, 6)).records, "validation") == [
+    assert recorded_series(written(path, range(1, 6)).records, "validation") == [
         (1, -1),
         (3, -3),
         (5, -5),
     ]
-    assert series_of(written(path, range(1, 3)).records, "nothing") == []
+    assert recorded_series(written(path, range(1, 3)).records, "nothing") == []
 
 
 @pytest.mark.parametrize("cut", [1, 2, 10, 30])

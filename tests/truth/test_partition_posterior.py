@@ -24,7 +24,7 @@ from partita.models.directed.dirichlet_process import (
     expected_clusters,
     log_partition_prior,
 )
-from partita.models.directed.dirichlet_process.kernels import TOTALS
+from partita.models.directed.dirichlet_process.kernels import TOTALS, Target
 from partita.objectives import CollapsedGibbs, InstantiatedGibbs
 from partita.tables import as_rows
 
@@ -275,10 +275,11 @@ def test_geweke_joint_distribution(kernel: str) -> None:
     table, z, kept = constants(code, prior, x.shape[1], n), np.zeros(n, np.int32), []
     for step in range(6000):
         x = np.ascontiguousarray(rows_given(kernel, z, x.shape[1], prior, rng))
-        sweep(code, prior, table, x, z, ALPHA, 2 * step)
+        target = Target(code, prior, table, x)
+        sweep(target, z, ALPHA, 2 * step)
         clusters = accumulate(x, z, int(z.max()) + 1, code == 0)
         # learning from 0 to 3 rows
-        split_or_merge(code, prior, table, x, z, *clusters, ALPHA, 2, step % 4, 2 * step + 1)
+        split_or_merge(target, z, clusters, ALPHA, 2, step % 4, 2 * step + 1)
         kept.append(z.copy())
     found = functionals(np.array(kept))[:, [0, 3]]
     found = np.column_stack([found, [labels[0] == labels[-1] for labels in kept]])

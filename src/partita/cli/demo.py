@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 import typer
 
-from partita.cli import compare
+from partita.cli.compare import carry_out
 from partita.experiment.compare_settings import CompareSettings
 from partita.experiment.saved import free_path
 
@@ -17,7 +17,7 @@ SETTINGS = ["boltzmann.n_hidden=4", "conv.width=32", "conv.n_layers=2"]
 MINUTES = 3.5  # the page with draws of all takes its time too
 
 
-def main() -> None:
+def run_demo() -> None:
     """Fit, score, print the leaderboard and where the page is."""
     torch.set_num_threads(1)  # the models are small: more threads would wait for one another
     typer.echo(
@@ -25,7 +25,7 @@ def main() -> None:
         "what is done.\n"
     )
     folder = free_path(Path("runs") / "demo")
-    compare.report(CompareSettings(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
+    carry_out(CompareSettings(DATA, list(MODELS), list(SETTINGS), MINUTES), folder)
     typer.echo(
         f"Next: open that page in a browser\n      partita sample {folder / 'rbm'} -n 64\n      "
         "partita compare your.csv"
@@ -34,6 +34,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        run_demo()
     except typer.Exit as stop:  # Ctrl-C, after the message about what was saved
         raise SystemExit(stop.exit_code) from None

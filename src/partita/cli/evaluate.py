@@ -70,10 +70,8 @@ def evaluate(
                 result["bits_per_dimension"] = per_dimension.as_json()
             output.print_json(result)
             return
-        model, which = (
-            saved.run.model,
-            f"all {len(rows)}" if split == "all" else f"{len(rows)} {split}",
-        )
+        model = saved.run.model
+        which = f"all {len(rows)}" if split == "all" else f"{len(rows)} {split}"
         note = ""
         if own and split == "all":
             note = "; of these the run learned from some: --split test leaves them out"
@@ -84,8 +82,7 @@ def evaluate(
 
 def _lines(q: "Quantity", per_dimension: "Quantity | None", discrete: bool) -> list[list[str]]:
     """The table: what was found, how, and how far to trust it."""
-    from partita.core.quantity import Quantity
-    from partita.report.format import diagnostics, interval, latent_use, verdict
+    from partita.report.format import findings, interval, verdict
 
     if q.kind == "none":
         lines = [[f"{q.unit}, no likelihood", f"{q.value:.5f}"]]
@@ -97,14 +94,4 @@ def _lines(q: "Quantity", per_dimension: "Quantity | None", discrete: bool) -> l
         lines.append(["interval", interval(q)])
     if q.se_data:  # one row has none
         lines.append(["se over rows", f"{q.se_data:.3f}"])
-    if per_dimension is not None:
-        value = f"{per_dimension.value:.4f} {interval(per_dimension)}"
-        lines.append(["bits per dimension", value.rstrip()])
-    if isinstance(log_z := q.details.get("log_z"), Quantity):
-        lines.append(["log Z", f"{log_z.value:.3f} {interval(log_z)}".rstrip()])
-    lines += diagnostics(q, without=ON_PAGES)
-    if "mixing" in q.details:
-        lines.append(["chains are", q.details["mixing"]])
-    if use := latent_use(q):
-        lines.append(["latent dimensions", use])
-    return [*lines, ["verdict", verdict(q)]]
+    return [*lines, *findings(q, per_dimension, without=ON_PAGES), ["verdict", verdict(q)]]

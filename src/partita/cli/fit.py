@@ -1,37 +1,35 @@
 """``partita fit``: plan, train, save, score; Ctrl-C saves, ``--resume`` continues bit for bit."""
 
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 
 from partita.cli import output
-from partita.core.checks import check_count
-from partita.core.quantity import Quantity
-from partita.datasets.open import open_dataset
-from partita.errors import RunError
-from partita.experiment.experiment import Experiment
-from partita.experiment.saved import DataRecord, free_path, short_name
-from partita.experiment.settings import sort_settings
-from partita.families import family_named
-from partita.families.table_kind import settings_by_table, table_kind
-from partita.report.format import latent_use, meaning, verdict
-from partita.runtime import processes
-from partita.runtime.untrusted import check_like, read_record
-from partita.tables.column_kinds import kinds_in_words
-from partita.tables.encoding import Encoding
-from partita.tables.frames import TABLES
-from partita.training import Run
-from partita.training.budget import Plan
-from partita.training.run import read_config
-from partita.training.run_folder import is_begun
+from partita.cli.launch import launched
+from partita.cli.options import (
+    Data,
+    Devices,
+    Json,
+    Kinds,
+    Minutes,
+    Nodes,
+    Page,
+    Quiet,
+    Seed,
+    Settings,
+    Strategy,
+    refuse_beside_resume,
+)
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+    from partita.core.quantity import Quantity
+    from partita.experiment import Experiment
+    from partita.training import Run
+    from partita.training.budget import FitPlan
 
 KINDS_IN_WORDS = {
     "real": "real, standardized",
@@ -45,115 +43,82 @@ KINDS_IN_WORDS = {
     "category": "categories",
     "steps": "sequences",
 }
-# the part of a config that `partita fit` writes and resumes from
-PLANNED = {
-    "encoding": {"kind": str},
-    "seed": int,
-    "family": {"name": str, "settings": dict},
-    "command": str,
-    "steps": int,
-    "fit": dict,
-    "objective": dict,
-    "data": {"source": str, "rows": [int]},
-}
 
 
-def requested(
-    model: str,
-    source: str,
-    out: Path | None,
-    pairs: list[str],
-    budget: dict[str, Any],
-    seed: int,
-    columns: dict[str, str] | None = None,
-) -> Experiment:
-    """The experiment that the command line describes."""
-    family = family_named(model)
-    settings = sort_settings(family, pairs)
-    binarize = settings.data.get("binarize", "auto")
-    dataset = open_dataset(
-        source,
-        binarize="none" if binarize is None else binarize,
-        words=family.takes_words(settings.family) or Path(source).suffix.lower() in TABLES,
-        missing=bool(family.missing),
-        reading=family.reading(settings.family),
-        columns=columns,
-    )
-    check_count("fit", "seed", seed, 0)
-    by_table = settings_by_table(family.name, table_kind(dataset), dataset.train)
-    default = Path("runs") / f"{family.name}-{short_name(source)}"
-    return Experiment(
-        dataset,
-        family,
-        {**by_table, **settings.family},
-        {**settings.fit, **budget},
-        torch.Generator().manual_seed(seed),
-        free_path(default) if out is None else out,
-        {
-            "data": DataRecord.of(source, dataset).as_json(),
-            "command": shlex.join(["partita", *sys.argv[1:]]),
-        },
-    )
-
-
-def resumed(folder: Path) -> Experiment:
-    """The experiment that a run's config describes."""
-    config = read_config(folder)
-    if config.get("data") is None or not PLANNED.keys() <= config.keys():
-        raise RunError(
-            f"fit: --resume needs a run that `partita fit` made; {folder} does not say its data "
-            "and settings. Resume it in Python, with partita.fit(..., resume=True)."
+def fit(
+    context: typer.Context,
+    model: Annotated[
+        str | None, typer.Argument(help="A family: partita models lists them.", metavar="MODEL")
+    ] = None,
+    data: Data = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; runs/MODEL-DATA-N if not given.")
+    ] = None,
+    minutes: Minutes = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
+    seed: Seed = 0,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this run, bit for bit; needs nothing else.")
+    ] = None,
+    settings: Settings = None,
+    column: Kinds = None,
+    guard: Annotated[
+        str | None,
+        typer.Option(help="Where the fit diverges: stop, or rollback to go on with half the rate."),
+    ] = None,
+    devices: Devices = None,
+    nodes: Nodes = 1,
+    strategy: Strategy = "ddp",
+    as_json: Json = False,
+    quiet: Quiet = False,
+    page: Page = True,
+) -> None:
+    """Fit a model to data, save the run, and score it on rows it has not seen."""
+    if resume is not None:
+        refuse_beside_resume(context)
+    elif model is None or data is None:
+        raise typer.BadParameter(
+            "are needed, as in: partita fit rbm digits.", param_hint="MODEL and DATA"
         )
-    check_like(config, PLANNED, "config.json", whole=True)
-    family = family_named(config["family"]["name"])
-    data = read_record(DataRecord, config["data"], "config.json: data")
-    dataset = data.opened(
-        config["data"]["source"],
-        words=config["encoding"].get("kind") in ("category", "mixed"),
-        missing=bool(family.missing),
-    )
-    if (len(dataset.train), dataset.train.width) != data.rows:
-        now = f"{len(dataset.train)} x {dataset.train.width}"
-        then = " x ".join(map(str, data.rows))
-        raise RunError(
-            f"fit: {data.source!r} must be the data that {folder} was fitted to, {then}; got "
-            f"{now}. Restore the file."
+    from partita.experiment.requests import recorded_experiment, requested
+    from partita.experiment.settings import parse_columns
+
+    kinds = parse_columns(column or [], "fit")
+    limits = {"minutes": minutes, "epochs": epochs, "guard": guard}
+    budget = {name: value for name, value in limits.items() if value is not None}
+    with launched(devices, nodes, strategy) as fabric:
+        experiment = (
+            requested(str(model), str(data), out, settings or [], budget, seed, kinds)
+            if resume is None
+            else recorded_experiment(resume)
         )
-    seed = check_count("fit", "the seed of the run", config["seed"], 0)
-    return Experiment(
-        dataset,
-        family,
-        config["family"]["settings"],
-        {},
-        torch.Generator().manual_seed(seed),
-        folder,
-        {name: config[name] for name in ("data", "command")},
-        fitted_encoding=Encoding.from_json(config["encoding"], dataset.train.width),
-    )
+        _carry_out(experiment, fabric, resume is not None, as_json, quiet, page)
 
 
-def carry_out(
-    experiment: Experiment,
-    *,
-    resume: bool = False,
-    fabric: "Fabric | None" = None,
+def _carry_out(
+    experiment: "Experiment",
+    fabric: "Fabric | None",
+    resume: bool,
     as_json: bool,
     quiet: bool,
-    page: bool = True,
+    page: bool,
 ) -> None:
     """Fit, report what was saved, score the held-out split and write the page; of several processes
     only rank 0 writes.
     """
+    from partita.report.folder import write_after_fit
+    from partita.runtime import processes
+
     talk, team = not (as_json or quiet), processes.current()
     experiment = replace(experiment, folder=team.broadcast(experiment.folder))
     run = experiment.finished() if resume else None
     plan = experiment.plan_to_resume() if resume else experiment.plan()
     if talk:
-        typer.echo(data_card(experiment, plan))
-    run = run or train(experiment, plan, talk, fabric)
+        typer.echo(_data_lines(experiment, plan))
+    run = run or _train(experiment, plan, talk, fabric)
     for text in run.warnings:
         output.print_warning(text)
-    folder = experiment.folder
+    folder, split = experiment.folder, experiment.scored
     if run.stopped == "interrupted":
         typer.echo(
             f"Interrupted at step {run.steps}; saved in {folder}. Go on with: partita fit --resume "
@@ -161,8 +126,10 @@ def carry_out(
             err=True,
         )
         raise typer.Exit(130)
-    q = score(experiment, run)
-    written = _write_page(experiment, run, q) if page and team.is_zero else None
+    q = _score(experiment, run)
+    written = None
+    if page and team.is_zero:
+        written = write_after_fit(run, experiment.encoding, experiment.dataset, split, q)
     if not as_json:
         _print_result(experiment, run, q, written)
         return
@@ -171,7 +138,7 @@ def carry_out(
             "run": str(folder),
             "stopped": run.stopped,
             "steps": run.steps,
-            "split": experiment.scored,
+            "split": split,
             "warnings": run.warnings,
             "log_likelihood": q.as_json(),
             "report": None if written is None else str(written),
@@ -179,8 +146,10 @@ def carry_out(
     )
 
 
-def data_card(experiment: Experiment, plan: Plan) -> str:
+def _data_lines(experiment: "Experiment", plan: "FitPlan") -> str:
     """Two lines about the data and the model: rows of each split, columns, column kinds."""
+    from partita.tables.column_kinds import kinds_in_words
+
     data, encoding = experiment.dataset, experiment.encoding
     kind = KINDS_IN_WORDS.get(encoding.kind, encoding.kind)
     if encoding.laws:
@@ -194,31 +163,35 @@ def data_card(experiment: Experiment, plan: Plan) -> str:
     return f"{data.name}: {', '.join(counts)}; {columns}.\nModel: {plan.model.title()}."
 
 
-def train(experiment: Experiment, plan: Plan, talk: bool, fabric: "Fabric | None" = None) -> Run:
+def _train(
+    experiment: "Experiment", plan: "FitPlan", talk: bool, fabric: "Fabric | None" = None
+) -> "Run":
     """The fit itself; a second Ctrl-C ends it at once and says where the last checkpoint is."""
-    folder = experiment.folder
+    from partita.runtime.processes import LostProcess
+
     try:
         return experiment.run(plan, progress=talk, fabric=fabric)
-    except processes.LostProcess as error:
-        error.args = (f"fit: {str(error).rstrip('.')}. {_way_on(folder)}".rstrip(),)
+    except LostProcess as error:
+        error.args = (f"fit: {str(error).rstrip('.')}. {_way_on(experiment)}".rstrip(),)
         raise
     except OSError as error:
-        if way := _way_on(folder):
+        if way := _way_on(experiment):
             error.add_note(way)
         raise
     except KeyboardInterrupt:
-        typer.echo(f"Stopped at once. {_way_on(folder)}".rstrip(), err=True)
+        typer.echo(f"Stopped at once. {_way_on(experiment)}".rstrip(), err=True)
         raise typer.Exit(130) from None
 
 
-def _way_on(folder: Path | None) -> str:
+def _way_on(experiment: "Experiment") -> str:
     """How to resume a fit that ended too early; empty where there is nothing to resume."""
-    if folder is None or not is_begun(folder):
+    folder = experiment.folder
+    if not experiment.begun():
         return ""
     return f"The last save is in {folder}. Go on with: partita fit --resume {folder}"
 
 
-def score(experiment: Experiment, run: Run) -> Quantity:
+def _score(experiment: "Experiment", run: "Run") -> "Quantity":
     """Mean log-likelihood of the scored split."""
     try:
         return experiment.score(run)
@@ -231,20 +204,16 @@ def score(experiment: Experiment, run: Run) -> Quantity:
         raise typer.Exit(130) from None
 
 
-def _write_page(experiment: Experiment, run: Run, q: Quantity) -> Path | None:
-    from partita.report.folder import write_after_fit
+def _print_result(experiment: "Experiment", run: "Run", q: "Quantity", page: Path | None) -> None:
+    from partita.report.format import latent_use_in_words, meaning, verdict
 
-    return write_after_fit(run, experiment.encoding, experiment.dataset, experiment.scored, q)
-
-
-def _print_result(experiment: Experiment, run: Run, q: Quantity, page: Path | None) -> None:
     split, folder = experiment.scored, experiment.folder
     typer.echo(f"{run.stopped.capitalize()} after {run.steps} steps.")
     distance = f"Two-sample distance from {split} rows"
     typer.echo(f"{distance if q.kind == 'none' else f'Log-likelihood per {split} row'}: {q}")
     if "per_step" in q.details:
         typer.echo(f"Per step: {q.details['per_step']:.4f} nats, over {q.details['steps']} steps")
-    if use := latent_use(q):
+    if use := latent_use_in_words(q):
         typer.echo(f"Latent dimensions: {use}.")
     typer.echo(meaning(q))
     if q.kind != "exact":

@@ -31,7 +31,7 @@ test (`tests/grid`).
 
 
 @dataclass(frozen=True)
-class Grid:
+class Marks:
     """Marks by role, part and model, and what the letters among them mean."""
 
     models: list[str]
@@ -39,7 +39,7 @@ class Grid:
     notes: dict[str, str]  # letter to reason
 
 
-def capability_grid() -> Grid:
+def capability_grid() -> Marks:
     """The grid of the capability table over one model of each sort."""
     cells = capability.grid(example_models())
     models = list(dict.fromkeys(model for model, *_ in cells))
@@ -49,7 +49,7 @@ def capability_grid() -> Grid:
     for _, role, part, reason in cells:
         mark = RUNS if reason is None else letters[reason]
         marks.setdefault(role, {}).setdefault(part, []).append(mark)
-    return Grid(models, marks, {letter: reason for reason, letter in letters.items()})
+    return Marks(models, marks, {letter: reason for reason, letter in letters.items()})
 
 
 def print_grid() -> None:

@@ -12,6 +12,12 @@ def _seed(value: int) -> int:
     return value
 
 
+# parameters of a fit or a comparison that one which is resumed has from its folder
+DESCRIBING = (
+    *("model", "models", "objectives", "data", "out", "minutes", "epochs"),
+    *("settings", "column", "guard"),
+)
+
 # the functions of typer that make parameters are declared to return Any
 
 
@@ -61,3 +67,27 @@ Nodes = Annotated[
 ]
 STRATEGY = "How processes work together; ddp gives each its share of every batch and of the chains."
 Strategy = Annotated[str, typer.Option(help=STRATEGY)]
+Minutes = Annotated[float | None, typer.Option(help="Time to spend, in place of epochs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, only the result.")]
+Page = Annotated[bool, typer.Option("--report/--no-report", help="Whether to write report.html.")]
+
+
+def refuse_beside_resume(context: typer.Context) -> None:
+    """Refuse what says what to do, where a fit or a comparison is resumed."""
+    given = [
+        param.opts[0] if param.opts[0].startswith("-") else str(param.metavar)
+        for param in context.command.params
+        if param.name in DESCRIBING and context.params[param.name] not in (None, (), [])
+    ]
+    if given:
+        text = f"goes alone; leave out {', '.join(given)}."
+        raise typer.BadParameter(text, param_hint="--resume")
+
+
+def split_names(text: str | None) -> list[str]:
+    """Names with commas between.
+
+    >>> split_names("rbm, vae,")
+    ['rbm', 'vae']
+    """
+    return [name.strip() for name in (text or "").split(",") if name.strip()]

@@ -1,7 +1,6 @@
 """What commands print: tables, JSON, warnings, and rows as images."""
 
 import json
-import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,13 +17,10 @@ PREVIEWED = 16  # images
 
 
 def print_json(value: object) -> None:
-    """Print one JSON object on stdout."""
-    typer.echo(json_text(value))
+    """Print one JSON object on stdout; numbers that are not finite are null."""
+    from partita.runtime.untrusted import finite_json
 
-
-def json_text(value: object) -> str:
-    """JSON in which numbers that are not finite are null."""
-    return json.dumps(_finite(value), indent=2, default=str)
+    typer.echo(json.dumps(finite_json(value), indent=2, default=str))
 
 
 def print_table(
@@ -95,11 +91,3 @@ def write_png(path: Path, page: "np.ndarray") -> None:
 
     with replacing(path) as beside:
         beside.write_bytes(png(page))
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

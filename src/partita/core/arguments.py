@@ -16,15 +16,26 @@ partita.errors.InputError: walk: how must be one of 'up', 'down'; got 'out'.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache, partial, wraps
 from types import NoneType
 from typing import Annotated, Literal, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from partita.core.checks import check_choice, check_count, check_finite, check_level, check_real
+from partita.core.checks import (
+    LARGEST,
+    check_choice,
+    check_count,
+    check_counts,
+    check_finite,
+    check_flag,
+    check_layers,
+    check_level,
+    check_module,
+    check_real,
+)
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -34,6 +45,11 @@ Check: TypeAlias = Callable[..., object]  # of owner, parameter and value
 def at_least(least: int) -> Check:
     """A whole number of at least ``least``, as metadata of an ``Annotated`` type."""
     return partial(check_count, least=least)
+
+
+def one_of(*allowed: object) -> Check:
+    """One of a few values whose type is wider than a ``Literal``."""
+    return partial(check_choice, allowed=allowed)
 
 
 def within(low: float, high: float = float("inf"), *, open_low: bool = False) -> Check:
@@ -47,6 +63,12 @@ FiniteFloat: TypeAlias = Annotated[float, check_real]
 PositiveFloat: TypeAlias = Annotated[float, within(0.0, open_low=True)]
 NonNegativeFloat: TypeAlias = Annotated[float, within(0.0)]
 Share: TypeAlias = Annotated[float, within(0.0, 1.0)]
+Several: TypeAlias = Annotated[int, at_least(2)]
+Depth: TypeAlias = Annotated[int, check_layers]
+Sizes: TypeAlias = Annotated[Sequence[int], check_counts]
+Moderate: TypeAlias = Annotated[float, within(-LARGEST, LARGEST)]
+Flag: TypeAlias = Annotated[bool, check_flag]
+Network: TypeAlias = Annotated[nn.Module, check_module]
 FiniteTensor: TypeAlias = Annotated[Tensor, check_finite]
 
 

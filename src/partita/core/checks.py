@@ -103,7 +103,7 @@ def check_role(
         raise invalid(owner, parameter, f"be an object such as {example}", got)
 
 
-def check_module(owner: str, parameter: str, f: object) -> None:
+def check_module(owner: str, parameter: str, f: object) -> nn.Module:
     """A network whose parameters can be learned."""
     if not isinstance(f, nn.Module):
         raise invalid(
@@ -113,6 +113,7 @@ def check_module(owner: str, parameter: str, f: object) -> None:
             type(f).__name__,
             "Use partita.nets.MLP, or write a module with a forward.",
         )
+    return f
 
 
 def check_flag(owner: str, parameter: str, value: object) -> bool:

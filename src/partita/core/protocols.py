@@ -12,6 +12,7 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -29,10 +30,11 @@ from typing import (
     runtime_checkable,
 )
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partita.core.arguments import Checked
+from partita.core.arguments import Checked, checks_of
 from partita.core.checks import check_generator, check_real, check_role
 from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
@@ -120,23 +122,63 @@ class Reference(Protocol):
 
 class Built(nn.Module):
     """A module whose constructor takes sizes and a ``generator``: before any number is made, an
-    error names a generator that is none and sizes that exceed the memory.
+    error names an argument that its signature does not allow
+    (:mod:`partita.core.arguments`), a generator that is none and sizes that exceed the memory.
     """
+
+    arguments: Settings  # of the constructor, defaults too, but for the generator
+    unsaved: ClassVar[tuple[str, ...]] = ()  # those that only the first weights depend on
 
     def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)
         if "__init__" in vars(cls):
             cls.__init__ = _checked(cls.__init__)
 
+    def settings(self) -> Settings:
+        """Constructor arguments as JSON, those that are None left out, from which a saved run is
+        rebuilt without executing code.
+        """
+        return {
+            name: _as_json(value)
+            for name, value in self.arguments.items()
+            if value is not None and name not in self.unsaved
+        }
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
 
 def _checked(build: Callable[..., None]) -> Callable[..., None]:
+    signature = inspect.signature(build)
+    checks = [
+        (name, check)
+        for name, annotation in build.__annotations__.items()
+        for check in checks_of(annotation)
+    ]
+
     @wraps(build)
     def built(self: Built, *sizes: object, **settings: object) -> None:
         owner = type(self).__name__
-        if "generator" in settings:
-            check_generator(owner, settings["generator"])
+        try:
+            bound = signature.bind(self, *sizes, **settings)
+        except TypeError:
+            return build(self, *sizes, **settings)  # which says what is missing, or too much
+        bound.apply_defaults()
+        given = bound.arguments
+        if "generator" in given:
+            check_generator(owner, given["generator"])
+        for name, check in checks:
+            found = check(owner, name, given[name])
+            given[name] = given[name] if found is None else found  # perhaps in another form
+        if type(self).__init__ is built:
+            self.arguments = {
+                name: value for name, value in given.items() if name not in ("self", "generator")
+            }
         with memory_limit.named(owner), memory_limit.within_machine(owner):
-            build(self, *sizes, **settings)
+            build(*bound.args, **bound.kwargs)
 
     return built
 
@@ -153,12 +195,6 @@ class Model(Built, ABC):
     # arguments of small ones, by a label: one of each sort that the capability grid tells apart; a
     # network is a partial, still without its generator
     examples: ClassVar[Mapping[str, Settings]] = {}
-
-    @abstractmethod
-    def settings(self) -> Settings:
-        """Constructor arguments as JSON, from which a saved run is rebuilt without executing
-        code.
-        """
 
     @classmethod
     def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
@@ -382,7 +418,7 @@ class DirectedModel(Model):
     def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
         """``n`` independent exact draws, ``(n, D)``."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, /, *more: Any, **named: Any) -> Tensor:
         return self.log_prob(x)  # type: ignore[operator]
 
 

@@ -11,7 +11,8 @@ Every registered estimator is an attribute of this package. A new one is a :clas
 :class:`EnergyDensity` with the :func:`parameters` of its family.
 """
 
-from partita.estimators._base import Density, EnergyDensity
+from partita.estimators._density import Density
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import (
     ESTIMATORS,
     ChainParameters,

@@ -1,64 +1,74 @@
-"""What all density estimators share: fit, score, sample, save."""
+"""What all density estimators share: fit, score, sample, impute, save."""
 
 import warnings
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    DensityMixin,
+    TransformerMixin,
+)
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_flag, check_path, check_real
+from partita.core.checks import check_choice, check_count
+from partita.core.protocols import LikelihoodEvaluator
+from partita.core.quantity import Kind as ScoreKind
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import PartitaWarning
-from partita.estimators._saved import save
+from partita.estimators._parameters import RandomState, check_types
+from partita.estimators._saved import SavedEstimator
 from partita.estimators._validation import by_scikit_learn, check_plain, checked
 from partita.experiment.encoded import evaluate_encoded
 from partita.experiment.experiment import Experiment
+from partita.experiment.imputation import impute_encoded
 from partita.families import FAMILIES
 from partita.runtime import memory_limit
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Encoding, Kind, infer_kind
-from partita.training import Run
+from partita.tables.rows import Weight
 
 # rows that whole-number weights may add up to and still be repeated one by one
 MOST_COUNTED = 1_000_000
+FIT_OPTIONS = ("optimizer", "learning_rate", "epochs", "batch_size", "l1", "l2")
 
 
-class Density(DensityMixin, BaseEstimator):
+class Density(SavedEstimator, DensityMixin, BaseEstimator):
     """A density estimator around a model; subclasses name their family and translate their
     parameters.
     """
 
     family: ClassVar[str]
-    supports: ClassVar[tuple[str, ...]]
-    finite: ClassVar[Any] = True  # "allow-nan" where missing values may be
+    supports: ClassVar[tuple[str, ...]] = ()  # that the ``support`` parameter may name
+    # a setting of the family that the encoding decides: its name, values by kind, and the other one
+    by_encoding: ClassVar[tuple[str, dict[str, str], str] | None] = None
+    allow_nan: ClassVar[bool] = False
     least_features: ClassVar[int] = 1
-    model_: Any
-    run_: Run
     encoding_: Encoding
     n_features_in_: int
-    support: Any
-    random_state: Any
+    support: str = "auto"
+    random_state: RandomState
     max_minutes: float | None
-    validation_fraction: float
+    validation_fraction: float = 0.0
     verbose: bool
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: object, y: object = None, sample_weight: Weight | None = None) -> Self:
         """Fit the model to the rows of X; ``sample_weight`` weighs them."""
-        check_plain(self)
-        generator = as_generator(self.random_state)
-        X = self._table(X, least=2)
-        rows = self._rows(X, sample_weight)
-        self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
+        self._check_parameters()
+        generator, owner = as_generator(self.random_state), type(self).__name__
+        table = self._table(X, least=2)
+        rows = self._rows(table, sample_weight)
+        self.encoding_ = Encoding.fit(rows, self._kind(rows), owner)
         # in the caller's order, which messages name
-        self.encoding_.check(np.asarray(X, dtype=np.float64), f"{type(self).__name__}.fit")
-        owner = type(self).__name__
+        self.encoding_.check(np.asarray(table, dtype=np.float64), f"{owner}.fit")
         experiment = Experiment(
             Dataset("X", rows),
             FAMILIES[self.family],
@@ -66,13 +76,10 @@ class Density(DensityMixin, BaseEstimator):
             self._options(),
             generator,
             fitted_encoding=self.encoding_,
-            validation_fraction=check_real(
-                owner, "validation_fraction", self.validation_fraction, 0.0, 0.9
-            ),
+            validation_fraction=self.validation_fraction,
             owner=owner,
         )
-        progress = check_flag("fit", "verbose", self.verbose)
-        self.run_ = experiment.run(experiment.plan(), progress=progress)
+        self.run_ = experiment.run(experiment.plan(), progress=bool(self.verbose))
         for text in self.run_.warnings:
             warnings.warn(f"fit: {text}", PartitaWarning, stacklevel=2)
         self.model_, self._key = self.run_.model, rng.seed(generator)
@@ -81,122 +88,145 @@ class Density(DensityMixin, BaseEstimator):
         return self
 
     @property
-    def score_kind_(self) -> str:
+    def score_kind_(self) -> ScoreKind:
         """What ``score`` returns: ``exact``, ``estimate``, ``lower`` or ``upper``."""
         check_is_fitted(self, "model_")
         return "exact"
 
-    def evaluate(self, X: Any, y: Any = None) -> Quantity:
+    def evaluate(self, X: object, y: object = None) -> Quantity:
         """Mean log-likelihood per row with its kind, interval and verdict; rows in
         ``details["rows"]``.
         """
         check_is_fitted(self, "model_")
-        X, owner = self._seen(X), f"{type(self).__name__}.evaluate"
         return evaluate_encoded(
             self.model_,
             self.encoding_,
-            X,
+            self._seen(X),
             evaluator=self._evaluator(),
-            owner=owner,
+            owner=f"{type(self).__name__}.evaluate",
             generator=torch.Generator(),
         )
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: object) -> np.ndarray:
         """Log-likelihood of each row: a mass for binary columns, a density in the units of X for
         real ones.
         """
         return self.evaluate(X).details["rows"].cpu().numpy()
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: object, y: object = None) -> float:  # type: ignore[override]
         """Mean log-likelihood per row; ``score_kind_`` says what it is."""
         return self.evaluate(X).value
 
-    def anomaly_score(self, X: Any) -> np.ndarray:
+    def anomaly_score(self, X: object) -> np.ndarray:
         """Minus the log-likelihood of each row: the larger, the stranger."""
         return -self.score_samples(X)
 
-    @memory_limit.named("sample")
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Any:
         """Independent exact draws from the model.
 
         ``random_state`` None takes the estimator's own, so that repeated calls give the same draws
         where that is a number.
         """
-        check_is_fitted(self, "model_")
-        check_count(f"{type(self).__name__}.sample", "n_samples", n_samples)
-        generator = as_generator(self.random_state if random_state is None else random_state)
-        return self.encoding_.decode(
-            self.model_.draw(n_samples, generator=generator).double().numpy()
-        )
+        return self._sampled(n_samples, random_state, lambda n, g: self.model_.draw(n, generator=g))
 
-    def save(self, path: str | Path) -> Path:
-        """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing
-        in it is code.
+    def impute(self, X: object, *, how: str = "auto", random_state: RandomState = None) -> Any:
+        """X with its NaN filled from p(missing | observed): exactly where the model can, else by
+        chains that hold what is observed; a model that cannot says so.
+
+        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns),
+        ``"draw"`` (one draw of all missing values together), or ``"auto"``: the mean for real
+        columns, the mode for others.
         """
         check_is_fitted(self, "model_")
-        return save(self, check_path("save", "path", path))
+        return impute_encoded(
+            self.model_,
+            self.encoding_,
+            self._seen(X, allow_nan=True),
+            how,
+            f"{type(self).__name__}.impute",
+            generator=self._generator(random_state),
+        )
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
+    def _check_parameters(self) -> None:
+        check_plain(self)
+        check_types(self)
 
-    def _forget(self) -> None:
-        """Drop what was computed from an earlier fit."""
+    def _generator(self, random_state: RandomState) -> torch.Generator:
+        """Of a call; None takes the estimator's own."""
+        return as_generator(self.random_state if random_state is None else random_state)
 
-    def _kept(self) -> dict[str, Any]:
-        """What is saved beside the model: tensors, numbers, words and their lists and dicts."""
-        return {}
-
-    def _restore(self, kept: dict[str, Any]) -> None:
-        """Take back what was saved."""
+    @memory_limit.named("sample")
+    def _sampled(
+        self,
+        n_samples: int,
+        random_state: RandomState,
+        draw: Callable[[int, torch.Generator], Tensor],
+    ) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        check_count(f"{type(self).__name__}.sample", "n_samples", n_samples)
+        z = draw(n_samples, self._generator(random_state))
+        return self.encoding_.decode(z.double().numpy())
 
     def _remember(self, train: Rows) -> None:
         """Keep what later calls need of the encoded rows that were fitted; nothing by default."""
 
-    def _table(self, X: Any, least: int = 1, reset: bool = True) -> np.ndarray:
+    def _table(self, X: object, least: int = 1, reset: bool = True) -> np.ndarray:
         """X as rows to learn from, checked."""
-        features = self.least_features if reset else 1
-        more = {
-            "ensure_min_samples": least,
-            "ensure_min_features": features,
-            "ensure_all_finite": self.finite,
-        }
-        return checked(self, X, dtype=[np.float64, np.float32], reset=reset, **more)
+        return checked(
+            self,
+            X,
+            dtype=[np.float64, np.float32],
+            reset=reset,
+            ensure_min_samples=least,
+            ensure_min_features=self.least_features if reset else 1,
+            ensure_all_finite="allow-nan" if self.allow_nan else True,
+        )
 
-    def _evaluator(self) -> Any:
+    def _evaluator(self) -> LikelihoodEvaluator | Quantity | None:
         """How rows are scored; None leaves the choice to the capability table."""
         return None
 
     def _kind(self, rows: Rows) -> Kind:
         """The encoding that the ``support`` parameter asks for, as its family does where that has
-        such a setting; ``"auto"`` looks at the rows.
+        such a setting; ``"auto"`` looks at the rows, of which an estimator of real columns takes
+        any.
         """
         owner, family = type(self).__name__, FAMILIES[self.family]
-        if "support" in family.settings:
+        if "support" in family.settings and self.by_encoding is None:
             return family.encoding_kind(rows, self._settings(), owner)
         check_choice(owner, "support", self.support, self.supports)
-        return infer_kind(rows) if self.support == "auto" else self.support
+        if self.supports == ("auto", "real"):
+            return "real"
+        return infer_kind(rows) if self.support == "auto" else cast("Kind", self.support)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> JsonObject:
         """This estimator's parameters as settings of its family, which have the same names."""
         given = self.get_params(deep=False)
-        return {name: given[name] for name in FAMILIES[self.family].settings if name in given}
+        known = FAMILIES[self.family].settings
+        settings = {name: given[name] for name in known if name in given}
+        if self.by_encoding is not None:
+            name, values, other = self.by_encoding
+            settings[name] = values.get(self.encoding_.kind, other)
+        return settings
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> JsonObject:
         """This estimator's parameters as options of the fit; None leaves the choice to the
         recipe.
         """
-        names = ("optimizer", "learning_rate", "epochs", "batch_size", "l1", "l2")
-        return {**{name: getattr(self, name) for name in names}, "minutes": self.max_minutes}
+        return {
+            **{name: getattr(self, name) for name in FIT_OPTIONS},
+            "minutes": self.max_minutes,
+        }
 
-    def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
+    def _rows(self, X: np.ndarray, sample_weight: Weight | None) -> Rows:
         """Rows in an order of their own, so that a fit does not depend on theirs; whole-number
         weights repeat rows, others weigh them.
         """
-        columns, order = getattr(self, "feature_names_in_", None), canonical_order(X)
+        order = canonical_order(X)
         rows = Rows(
             X,
             sample_weight,
-            columns=columns,
+            columns=getattr(self, "feature_names_in_", None),
             missing=self._gaps(),
             owner=f"{type(self).__name__}.fit",
         )
@@ -204,38 +234,42 @@ class Density(DensityMixin, BaseEstimator):
             return rows.take(order)
         weight = np.asarray(sample_weight, dtype=np.float64)
         if (weight == weight.round()).all() and weight.sum() <= MOST_COUNTED:
-            return Rows(X, columns=columns, missing=self._gaps()).take(
-                np.repeat(order, weight[order].astype(int))
-            )
+            counted = Rows(X, columns=rows.columns, missing=self._gaps())
+            return counted.take(np.repeat(order, weight[order].astype(int)))
         return rows.take(order[weight[order] > 0])
 
     def _gaps(self) -> bool:
         """Whether values may be missing from the rows to learn from."""
-        return self.finite is not True
+        return self.allow_nan
 
-    def _seen(self, X: Any, finite: Any = None) -> np.ndarray:
-        """X with the columns of the fit, as numbers; NaN where ``finite``, by default the class's
-        own, allows it.
-        """
-        allowed = self.finite if finite is None else finite
-        return checked(self, X, dtype=np.float64, reset=False, ensure_all_finite=allowed)
+    def _seen(self, X: object, allow_nan: bool | None = None) -> np.ndarray:
+        """X with the columns of the fit, as numbers; NaN by default where the class allows it."""
+        allowed = self.allow_nan if allow_nan is None else allow_nan
+        finite = "allow-nan" if allowed else True
+        return checked(self, X, dtype=np.float64, reset=False, ensure_all_finite=finite)
 
-    def _encoded(self, X: Any, method: str) -> Tensor:
+    def _encoded(self, X: object, method: str) -> Tensor:
         check_is_fitted(self, "model_")
-        X = self._seen(X)
-        return torch.from_numpy(
-            self.encoding_.encode(self.encoding_.check(X, f"{type(self).__name__}.{method}"))
-        )
+        rows = self.encoding_.check(self._seen(X), f"{type(self).__name__}.{method}")
+        return torch.from_numpy(self.encoding_.encode(rows))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.allow_nan
+        return tags
 
 
-def as_generator(random_state: Any) -> torch.Generator:
+class Features(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """A density estimator whose ``transform`` makes numbered columns."""
+
+
+def as_generator(random_state: object) -> torch.Generator:
     """A torch generator from a number, None, a NumPy RandomState, or a torch generator itself."""
     if isinstance(random_state, torch.Generator):
         return random_state
     with by_scikit_learn("random_state"):
-        return torch.Generator().manual_seed(
-            int(check_random_state(random_state).randint(2**31 - 1))
-        )
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+    return torch.Generator().manual_seed(seed)
 
 
 def canonical_order(X: np.ndarray) -> np.ndarray:

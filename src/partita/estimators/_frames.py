@@ -8,68 +8,59 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partita.errors import Unsupported, invalid
+from partita.errors import invalid
+from partita.estimators._density import Density
+from partita.estimators._parameters import RandomState
 from partita.estimators._validation import check_held
 from partita.tables import Rows, Schema
+from partita.tables.arrays import Frame, PolarsFrame
 from partita.tables.arrow import of_frame
 from partita.tables.copies import filled_arrow
 from partita.tables.frames import array_table, frame_table
 from partita.tables.infer import MOST_LEVELS
 from partita.tables.labels import numbered
+from partita.tables.rows import Weight
 from partita.tables.schema import Column
 from partita.tables.write import arrow_table
 
 DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say which words may be
 
 
-class MixedTables:
-    """What a density estimator does where its columns are of different sorts; it goes before the
-    density among the bases.
+class MixedTables(Density):
+    """A density estimator whose columns may be of different sorts; it goes before other densities
+    among the bases.
 
     ``columns`` says what columns hold where their values do not: a dict from a name (or a pattern
     with ``*``) to ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
     ``schema_`` is what was found.
     """
 
-    columns: Any
-    schema_: Schema
-    n_features_in_: int
-    feature_names_in_: np.ndarray
-    _polars: bool = False
+    columns: dict[str, str] | None
 
     def _mixes(self) -> bool:
         """Whether columns may be of different sorts."""
-        raise NotImplementedError
+        return self.support == "mixed"
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Any:
         """Independent exact draws from the model; of mixed columns a frame like the one that was
         fitted.
 
         ``random_state`` None takes the estimator's own, so that repeated calls give the same draws
         where that is a number.
         """
-        x = super().sample(n_samples, random_state)  # type: ignore[misc]
+        x = super().sample(n_samples, random_state)
         return frame_of(x, self.schema_, self._polars) if self._mixes() else x
 
-    def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> Any:
-        """X with what is missing filled from p(missing | observed); of mixed columns a frame of the
-        same types.
-
-        ``how`` is ``"mean"`` (posterior mean), ``"mode"`` (most probable value, discrete columns),
-        ``"draw"`` (one draw of all missing values together), or ``"auto"``: the mean for real
-        columns, the mode for others.
+    def impute(self, X: object, *, how: str = "auto", random_state: RandomState = None) -> Any:
+        """X with what is missing filled from p(missing | observed), as of every density estimator;
+        of mixed columns a frame of the same types.
         """
-        if not hasattr(super(), "impute"):
-            raise Unsupported(
-                f"{type(self).__name__} cannot fill in what is missing. Use MixtureDensity or "
-                "VAEDensity instead."
-            )
-        x = super().impute(X, how=how, random_state=random_state)  # type: ignore[misc]
-        return filled_frame(X, self.schema_, x) if self._mixes() and hasattr(X, "columns") else x
+        x = super().impute(X, how=how, random_state=random_state)
+        return filled_frame(X, self.schema_, x) if self._mixes() and isinstance(X, Frame) else x
 
-    def _table(self, X: Any, least: int = 1, reset: bool = True) -> np.ndarray:
+    def _table(self, X: object, least: int = 1, reset: bool = True) -> np.ndarray:
         if not self._mixes():
-            return super()._table(X, least, reset)  # type: ignore[misc]
+            return super()._table(X, least, reset)
         owner = f"{type(self).__name__}.fit"
         table, schema = _numbers(X, self.columns if reset else self.schema_, owner)
         if len(table) < least:
@@ -77,56 +68,45 @@ class MixedTables:
         if reset:
             self.schema_ = with_declared(schema, X)
             self.n_features_in_ = table.shape[1]
-            self._polars = hasattr(X, "get_columns")
+            self._polars = isinstance(X, PolarsFrame)
             self.feature_names_in_ = np.array([column.name for column in schema.used], dtype=object)
         return table
 
-    def _seen(self, X: Any, finite: Any = None) -> np.ndarray:
+    def _seen(self, X: object, allow_nan: bool | None = None) -> np.ndarray:
         check_is_fitted(self, "model_")
         if not self._mixes():
-            return super()._seen(X, finite)  # type: ignore[misc]
-        table, owner = _numbers(X, self.schema_, type(self).__name__)[0], type(self).__name__
+            return super()._seen(X, allow_nan)
+        owner = type(self).__name__
+        table, _ = _numbers(X, self.schema_, owner)
         if not len(table):
-            raise invalid(
-                owner, "X", "have at least one row", len(table), "Check how the rows were selected."
-            )
+            remedy = "Check how the rows were selected."
+            raise invalid(owner, "X", "have at least one row", len(table), remedy)
         return table
 
-    def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
-        rows = super()._rows(X, sample_weight)  # type: ignore[misc]
+    def _rows(self, X: np.ndarray, sample_weight: Weight | None) -> Rows:
+        rows = super()._rows(X, sample_weight)
         if self._mixes():
             rows.schema, rows.labels = self.schema_, self.schema_.labels
         return rows
 
 
-def with_declared(schema: Schema, X: Any) -> Schema:
+def with_declared(schema: Schema, X: object) -> Schema:
     """The schema with all words that the types of a frame's columns allow: those that no row of it
     has may be in rows to be scored.
     """
-    if not hasattr(X, "columns"):
-        return schema
-    types = {
-        str(name): kind
-        for name, kind in zip(X.columns, X.dtypes, strict=True)
+    types = dict(zip(map(str, X.columns), X.dtypes, strict=True)) if isinstance(X, Frame) else {}
+    words = {
+        name: list(kind.categories)
+        for name, kind in types.items()
         if type(kind).__name__ in DECLARING
     }
-    return Schema(
-        tuple(
-            _allowing(column, list(types[column.name].categories))
-            if column.name in types
-            else column
-            for column in schema.columns
-        )
-    )
+    return Schema(tuple(_allowing(column, words.get(column.name, [])) for column in schema.columns))
 
 
-def _allowing(column: Column, words: list[Any]) -> Column:
+def _allowing(column: Column, words: list[str]) -> Column:
     """A category with more words; too many of them are those of a larger table, not of this one."""
-    if (
-        not column.labels
-        or len(words) > MOST_LEVELS
-        or not all(isinstance(word, str) for word in words)
-    ):
+    text = all(isinstance(word, str) for word in words)
+    if not column.labels or not words or len(words) > MOST_LEVELS or not text:
         return column
     numbers, labels = numbered(words)
     return replace(
@@ -148,12 +128,12 @@ def frame_of(x: np.ndarray, schema: Schema, polars: bool) -> Any:
 
 def filled_frame(frame: Any, schema: Schema, x: np.ndarray) -> Any:
     """A copy of a frame with its gaps filled; columns without gaps are those of the frame."""
-    before = of_frame(frame, "impute")
+    before, polars = of_frame(frame, "impute"), isinstance(frame, PolarsFrame)
     after = filled_arrow(before, schema, x)
     changed = [name for name in schema.names if not after.column(name).equals(before.column(name))]
     # of which nothing was there
     retyped = {name for name in changed if after.field(name).type != before.field(name).type}
-    if hasattr(frame, "get_columns"):
+    if polars:
         import polars as pl
 
         new: Any = pl.from_arrow(after)
@@ -173,7 +153,7 @@ def filled_frame(frame: Any, schema: Schema, x: np.ndarray) -> Any:
 def _filled_series(series: Any, values: list[Any]) -> Any:
     """A column of pandas with its gaps taken from a list of its length."""
     out, gap = series.copy(), series.isna()
-    if hasattr(series, "cat"):
+    if type(series.dtype).__name__ == "CategoricalDtype":
         out = series.cat.add_categories(
             [value for value in dict.fromkeys(values) if value not in series.cat.categories]
         )
@@ -181,10 +161,9 @@ def _filled_series(series: Any, values: list[Any]) -> Any:
     return out
 
 
-def _numbers(X: Any, columns: Any, owner: str) -> tuple[np.ndarray, Schema]:
+def _numbers(
+    X: Any, columns: dict[str, str] | Schema | None, owner: str
+) -> tuple[np.ndarray, Schema]:
     check_held(owner, X)
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        table, _, schema = frame_table(X, columns, owner)
-    else:
-        table, _, schema = array_table(X, columns, owner)
+    table, _, schema = (frame_table if isinstance(X, Frame) else array_table)(X, columns, owner)
     return table, schema

@@ -3,23 +3,33 @@ concentrations.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from partita.runtime.untrusted import JsonObject
+from partita.training import Run
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from partita.estimators.prototype_encoder import PrototypeEncoder
 
 MOST_POINTS = 5000
 MOST_GROUPS = 40  # with a color and a name each; beyond, numbers share a scale of colors
 TRACES = ("info_nce", "proto_nce", "alignment", "uniformity")
 
 
-def write_page(encoder: Any, path: Path, v: np.ndarray, color: np.ndarray) -> Path:
+def write_encoder_page(
+    encoder: "PrototypeEncoder", path: Path, v: np.ndarray, color: np.ndarray
+) -> Path:
     """Write the page; its figures need no network."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure(encoder, v, color).write_html(path, include_plotlyjs=True)
     return path
 
 
-def figure(encoder: Any, v: np.ndarray, color: np.ndarray) -> Any:
+def figure(encoder: "PrototypeEncoder", v: np.ndarray, color: np.ndarray) -> "Figure":
     """Two principal directions of the sphere; the losses of E- and M-steps; phi of every prototype,
     granularity by granularity.
     """
@@ -35,7 +45,7 @@ def figure(encoder: Any, v: np.ndarray, color: np.ndarray) -> Any:
         rows=3, cols=1, row_heights=[0.5, 0.25, 0.25], subplot_titles=titles, vertical_spacing=0.08
     )
     some = np.linspace(0, len(v) - 1, min(len(v), MOST_POINTS)).astype(int)
-    places = plane(v)
+    places = widest_plane(v)
     for name, chosen, marker in _groups(some, color[some]):
         fig.add_trace(
             go.Scattergl(
@@ -58,7 +68,7 @@ def figure(encoder: Any, v: np.ndarray, color: np.ndarray) -> Any:
     )
 
 
-def e_steps(run: Any) -> list[int]:
+def e_steps(run: Run) -> list[int]:
     """The first recorded step after every E-step."""
     series = run.series("e_steps")
     return [
@@ -68,7 +78,7 @@ def e_steps(run: Any) -> list[int]:
     ]
 
 
-def _groups(some: np.ndarray, color: np.ndarray) -> list[tuple[str, np.ndarray, dict[str, Any]]]:
+def _groups(some: np.ndarray, color: np.ndarray) -> list[tuple[str, np.ndarray, JsonObject]]:
     """Name, points and marker of what is drawn in one color; of everything, where the labels are
     too many and numbers.
     """
@@ -80,7 +90,7 @@ def _groups(some: np.ndarray, color: np.ndarray) -> list[tuple[str, np.ndarray, 
     return [(str(group), some[color == group], {"size": 4}) for group in groups]
 
 
-def plane(v: np.ndarray) -> np.ndarray:
+def widest_plane(v: np.ndarray) -> np.ndarray:
     """Coordinates along the two widest directions, (n, 2)."""
     centered = v - v.mean(0)
     directions = np.linalg.svd(centered, full_matrices=False)[2][:2]

@@ -5,19 +5,18 @@ in it is code.
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from partita.bayes.regression import LinearRegression, LogisticPosterior, PosteriorDraws
 from partita.core.checks import check_path
 from partita.errors import RunError
-from partita.estimators._parameters import to_json
-from partita.runtime.untrusted import check_like
+from partita.estimators._saved import WEIGHTS, described, left_by_fit
+from partita.runtime.untrusted import JsonObject, check_like
 from partita.training import checkpoint
 from partita.training.run import FORMAT, check_new, write_config
 
@@ -28,70 +27,51 @@ HELD = {kind.__name__: kind for kind in (PosteriorDraws, LinearRegression, Logis
 class SavedRegression(BaseEstimator):
     """A regression that can be written to a folder."""
 
+    shift_: np.ndarray
+
+    def predict(self, X: object) -> np.ndarray:
+        """What is most probable at each row."""
+        raise NotImplementedError
+
     def save(self, path: str | Path) -> Path:
         """Write a folder that ``partita.estimators.load`` reads."""
         check_is_fitted(self)
-        folder, parameters = check_path("save", "path", path), self.get_params(deep=False)
+        folder, about = check_path("save", "path", path), described(self)
         check_new(folder)
-        about = {"name": type(self).__name__, "parameters": to_json(parameters)}
-        model = {"name": type(self).__name__}
-        versions = {"partita": version("partita"), "torch": torch.__version__}
-        fitted = {
-            name: as_tree(value) for name, value in vars(self).items() if name not in parameters
-        }
-        checkpoint.save_tree(folder / "checkpoints" / "model.safetensors", {"fitted": fitted})
+        given = self.get_params(deep=False)
+        fitted = {name: as_tree(value) for name, value in vars(self).items() if name not in given}
+        checkpoint.save_tree(folder / WEIGHTS, {"fitted": fitted})
         # last: with it there is one
-        write_config(
-            folder, {"format": FORMAT, "model": model, "estimator": about, "versions": versions}
-        )
+        config = {"format": FORMAT, "model": {"name": about["name"]}, "estimator": about}
+        versions = {"partita": version("partita"), "torch": torch.__version__}
+        write_config(folder, {**config, "versions": versions})
         return folder
 
-
-def load_regression(estimator: SavedRegression, folder: Path) -> Any:
-    """A regression as ``save`` wrote it, fitted."""
-    file, kind = folder / "checkpoints" / "model.safetensors", type(estimator)
-    saved = checkpoint.load_tree(file)
-    checkpoint.expect(saved, file, "fitted")
-    check_like(saved["fitted"], dict, "model.safetensors: fitted")
-    for name in saved["fitted"]:
-        if not str(name).strip("_") or str(name).startswith("__") or hasattr(kind, str(name)):
-            raise RunError(
-                f"load: {file} must hold what a fit of {kind.__name__} leaves; got {name!r}."
-            )
-    _try(estimator, saved["fitted"], file)
-    return estimator
-
-
-def _try(estimator: Any, fitted: dict[str, Any], file: Path) -> None:
-    """Take up what was fitted and predict at the mean row: what is missing, or of another sort, is
-    found here and not later.
-    """
-    try:
-        for name, value in fitted.items():
-            setattr(estimator, str(name), from_tree(value))
-        estimator.predict(estimator.shift_[None])
-    except (
-        TypeError,
-        ValueError,
-        AttributeError,
-        LookupError,
-        ArithmeticError,
-        RuntimeError,
-    ) as error:
-        reason = f"{type(error).__name__}: {error}".split("\n")[0]
-        raise RunError(
-            f"load: {file} must hold what a fit of {type(estimator).__name__} leaves; got "
-            f"something else ({reason})."
-        ) from error
+    def _opened(self, about: JsonObject, folder: Path) -> Self:
+        """Become what :meth:`save` wrote, and predict at the mean row: what is missing, or of
+        another sort, is found here and not later.
+        """
+        file, kind = folder / WEIGHTS, type(self)
+        saved = checkpoint.load_tree(file)
+        checkpoint.expect(saved, file, "fitted")
+        check_like(saved["fitted"], dict, "model.safetensors: fitted")
+        for name in map(str, saved["fitted"]):
+            if not name.strip("_") or name.startswith("__") or name in dir(kind):
+                raise RunError(
+                    f"load: {file} must hold what a fit of {kind.__name__} leaves; got {name!r}."
+                )
+        with left_by_fit(self, folder):
+            for name, value in saved["fitted"].items():
+                setattr(self, str(name), from_tree(value))
+            self.predict(self.shift_[None])
+        return self
 
 
-def as_tree(value: Any) -> Any:
+def as_tree(value: object) -> checkpoint.Tree:
     """A fitted attribute as what a checkpoint holds."""
     if is_dataclass(value) and type(value).__name__ in HELD:
-        return {
-            "held": type(value).__name__,
-            "by": {field.name: as_tree(getattr(value, field.name)) for field in fields(value)},
-        }
+        by = {field.name: as_tree(getattr(value, field.name)) for field in fields(value)}
+        return {"held": type(value).__name__, "by": by}
     if isinstance(value, np.ndarray) and value.dtype.kind in "bif":
         return {"array": torch.from_numpy(np.ascontiguousarray(value))}
     if isinstance(value, np.ndarray):
@@ -99,11 +79,11 @@ def as_tree(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def from_tree(tree: Any) -> Any:
+def from_tree(tree: checkpoint.Tree) -> checkpoint.Tree:
     """The attribute that :func:`as_tree` described; nothing but the classes named above is ever
     called.
     """
-    if not isinstance(tree, dict) or isinstance(tree, Tensor):
+    if not isinstance(tree, dict):
         return tree
     if "held" in tree:
         if tree["held"] not in HELD:

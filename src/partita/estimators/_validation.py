@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, validate_data
 from torch import Tensor
 
 from partita.errors import InputError, PartitaError, WrongType, invalid
+from partita.tables.arrays import Frame
 
 # with which scikit-learn's advice begins, about classifiers that do
 MISSING = "does not accept missing values"
@@ -44,7 +46,7 @@ def _in_one_line(error: Exception, owner: str) -> str:
     return text + REMEDY if advice else text + MIXED if text.startswith(WORDS) else text
 
 
-def check_plain(estimator: Any) -> None:
+def check_plain(estimator: BaseEstimator) -> None:
     """Refuse an array where a parameter is one number or word: compared with one, it has many
     truths.
     """
@@ -63,7 +65,7 @@ def check_plain(estimator: Any) -> None:
             )
 
 
-def check_held(owner: str, X: Any) -> None:
+def check_held(owner: str, X: object) -> None:
     """Refuse a frame that is still to be computed."""
     if hasattr(X, "collect") and not hasattr(X, "to_numpy"):
         raise invalid(
@@ -71,30 +73,21 @@ def check_held(owner: str, X: Any) -> None:
         )
 
 
-def check_no_dates(owner: str, X: Any) -> None:
+def check_no_dates(owner: str, X: object) -> None:
     """Refuse dates and times, which NumPy would take for nanoseconds, or whatever their unit is,
     since 1970.
     """
-    types = (
-        [X.dtype]
-        if hasattr(X, "dtype")
-        else list(getattr(X, "dtypes", ()))
-        if hasattr(X, "columns")
-        else []
-    )
-    for i, kind in enumerate(types):
+    types = {"": getattr(X, "dtype", None)}
+    if isinstance(X, Frame):
+        names = (f" in column {name!r}" for name in X.columns)
+        types = dict(zip(names, X.dtypes, strict=True))
+    for where, kind in types.items():
         if getattr(kind, "kind", "") in ("M", "m") or getattr(kind, "is_temporal", bool)():
-            where = f" in column {X.columns[i]!r}" if hasattr(X, "columns") else ""
-            raise invalid(
-                owner,
-                "X",
-                "hold numbers",
-                f"dates or times{where}",
-                "Turn them into numbers, such as days since a day.",
-            )
+            remedy = "Turn them into numbers, such as days since a day."
+            raise invalid(owner, "X", "hold numbers", f"dates or times{where}", remedy)
 
 
-def checked(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
+def checked(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     """Rows, and targets where they are given, as scikit-learn's ``validate_data`` reads and checks
     them.
     """
@@ -105,7 +98,9 @@ def checked(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
         return validate_data(estimator, X, *y, **how)
 
 
-def checked_weight(estimator: Any, sample_weight: Any, X: np.ndarray) -> np.ndarray:
+def checked_sample_weight(
+    estimator: BaseEstimator, sample_weight: object, X: np.ndarray
+) -> np.ndarray:
     """One weight of at least 0 for each row, of which some are above."""
     with by_scikit_learn(type(estimator).__name__):
         return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

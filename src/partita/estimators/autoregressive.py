@@ -1,15 +1,14 @@
 """Autoregressive models as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
-from partita.estimators._density import Density
 from partita.estimators._frames import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters
+from partita.runtime.untrusted import JsonObject
 
 
 @parameters
-class AutoregressiveDensity(GradientParameters, MixedTables, Density):
+class AutoregressiveDensity(GradientParameters, MixedTables):
     """Exact densities and exact draws from a product of conditionals, one column after the other in
     the order of the table.
 
@@ -65,9 +64,6 @@ class AutoregressiveDensity(GradientParameters, MixedTables, Density):
     width: int = 128
     expand: int = 4
     dropout: float = 0.0
-    options: dict[str, Any] | None = None
+    options: JsonObject | None = None
     n_components: int = 8
     columns: dict[str, str] | None = None
-
-    def _mixes(self) -> bool:
-        return self.support == "mixed"

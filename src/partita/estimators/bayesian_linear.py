@@ -1,8 +1,8 @@
 """Bayesian linear regression as a scikit-learn regressor."""
 
 import math
-from dataclasses import replace
-from typing import Any
+from dataclasses import KW_ONLY, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,16 +13,16 @@ from torch import Tensor
 
 from partita.bayes.conjugate.base import Moments, vector_moments
 from partita.bayes.regression import LinearRegression, best_ridge_of_sums
-from partita.core.checks import check_level, check_real
+from partita.core.checks import check_level
 from partita.errors import invalid
-from partita.estimators._parameters import ESTIMATORS
+from partita.estimators._parameters import AutoOrPositive, RandomState, check_types, parameters
 from partita.estimators._saved_regression import SavedRegression
-from partita.estimators._validation import checked, checked_weight
+from partita.estimators._validation import checked, checked_sample_weight
 
 VAGUE = 1e-6  # shape and rate of the noise precision, for targets of deviation one
 
 
-@ESTIMATORS.register
+@parameters
 class BayesianLinearRegression(RegressorMixin, SavedRegression):
     """Linear regression averaged over its posterior: exact Student-t predictions, and the evidence.
 
@@ -52,18 +52,12 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
     (array([42.9]), array([[42.6, 43.3]]))
     """
 
-    def __init__(
-        self,
-        ridge: float | str = "auto",
-        *,
-        random_state: Any = None,
-        max_minutes: float | None = None,
-    ) -> None:
-        self.ridge = ridge
-        self.random_state = random_state
-        self.max_minutes = max_minutes
+    ridge: AutoOrPositive = "auto"
+    _: KW_ONLY
+    random_state: RandomState = None
+    max_minutes: float | None = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegression":
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the posterior; whole-number weights count rows."""
         C, weight = self._rows(X, y, sample_weight, reset=True)
         self._center, self._unit = location_and_scale(C, weight.numpy())
@@ -74,14 +68,14 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
             self._prior(sums, n).update(Z[:, :-1], Z[:, -1], weight, centered=True), n
         )
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLinearRegression":
+    def partial_fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Take in more rows: the posterior is that of all rows so far, of ``fit`` and of these
         calls, in whatever parts they came.
 
         Only sums of squares and products are kept, so that rounding shows where the noise is far
         below the spread of y.
         """
-        first = not hasattr(self, "posterior_")
+        first = "posterior_" not in vars(self)
         C, weight = self._rows(X, y, sample_weight, reset=first)
         unit = location_and_scale(C, weight.numpy())[1] if first else self._unit
         seen = vector_moments(torch.from_numpy(C / unit), weight)
@@ -102,36 +96,39 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
             self._prior(sums, n).absorb(sums[:-1, :-1], sums[:-1, -1], sums[-1, -1], n - 1), n
         )
 
-    def _rows(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, Tensor]:
+    def _rows(
+        self, X: object, y: object, sample_weight: object, reset: bool
+    ) -> tuple[np.ndarray, Tensor]:
         """Columns and, as the last, the target; and the weights."""
-        X, y = checked(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
-        if np.asarray(y).dtype.kind not in "biuf":
-            raise invalid(
-                type(self).__name__, "y", "hold numbers", f"{np.asarray(y).dtype} such as {y[0]!r}"
-            )
-        return np.column_stack([X, y.astype(np.float64)]), torch.from_numpy(
-            checked_weight(self, sample_weight, X)
-        )
+        check_types(self)
+        table, target = checked(self, X, y, dtype=np.float64, y_numeric=True, reset=reset)
+        if target.dtype.kind not in "biuf":
+            got = f"{target.dtype} such as {target[0]!r}"
+            raise invalid(type(self).__name__, "y", "hold numbers", got)
+        weight = torch.from_numpy(checked_sample_weight(self, sample_weight, table))
+        return np.column_stack([table, target.astype(np.float64)]), weight
 
     def _prior(self, sums: Tensor, n: float) -> LinearRegression:
         """The prior on standardized columns, of which, with the target as the last, the squares and
         products are known.
         """
-        self.ridge_ = self._ridge(sums, n)
         P = len(sums) - 1
+        squares, products = sums[:-1, :-1], sums[:-1, -1]
+        self.ridge_ = (
+            best_ridge_of_sums(squares, products, float(sums[-1, -1]), n, VAGUE, VAGUE)
+            if self.ridge == "auto"
+            else float(self.ridge)
+        )
         return LinearRegression(
             sums.new_zeros(P), self.ridge_ * torch.eye(P, dtype=sums.dtype), VAGUE, VAGUE
         )
 
-    def _settle(self, after: LinearRegression, n: float) -> "BayesianLinearRegression":
+    def _settle(self, after: LinearRegression, n: float) -> Self:
         """What the posterior of the weights on standardized columns says in the units of X
         and y.
         """
-        (*shift, self._y_shift), (*scale, self._y_scale) = (
-            self._center.tolist(),
-            self._unit.tolist(),
-        )
-        self.shift_, self.scale_ = np.array(shift), np.array(scale)
+        self.shift_, self._y_shift = self._center[:-1], float(self._center[-1])
+        self.scale_, self._y_scale = self._unit[:-1], float(self._unit[-1])
         # the intercept: known as well as n rows tell it
         K = torch.block_diag(after.K.new_full((1, 1), n), after.K)
         m = torch.cat([after.m.new_zeros(1), after.m])
@@ -142,7 +139,7 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         self.intercept_ = float(self._y_shift - self.coef_ @ self.shift_)
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: object, return_std: bool = False) -> Any:
         """The mean of y at each row, and its standard deviation on request; infinite where there
         are too few rows to have one.
         """
@@ -151,7 +148,7 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
             return loc
         return loc, scale * (math.sqrt(df / (df - 2)) if df > 2 else math.inf)
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
+    def predict_interval(self, X: object, level: float = 0.95) -> np.ndarray:
         """Where y lies with probability ``level``, ``(n, 2)``: noise and what is not known of the
         weights.
         """
@@ -160,32 +157,21 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
         half = scale * stats.t.ppf(0.5 + level / 2, df)
         return np.stack([loc - half, loc + half], 1)
 
-    def log_density(self, X: Any, y: Any) -> np.ndarray:
+    def log_density(self, X: object, y: object) -> np.ndarray:
         """log p(y | x, data) of each row, in the units of y."""
         loc, scale, df = self._predictive(X)
         return stats.t.logpdf(np.asarray(y, dtype=np.float64), df, loc, scale)
 
-    def _predictive(self, X: Any) -> tuple[np.ndarray, np.ndarray, float]:
+    def _predictive(self, X: object) -> tuple[np.ndarray, np.ndarray, float]:
         """Location, scale and degrees of freedom of y at each row."""
         check_is_fitted(self)
-        X = checked(self, X, dtype=np.float64, reset=False)
-        t = self.posterior_.predictive(with_ones((X - self.shift_) / self.scale_))
+        table = checked(self, X, dtype=np.float64, reset=False)
+        t = self.posterior_.predictive(with_ones((table - self.shift_) / self.scale_))
         return (
             self._y_shift + self._y_scale * t.loc.numpy(),
             self._y_scale * t.scale.numpy(),
             float(t.df[0]),
         )
-
-    def _ridge(self, sums: Tensor, n: float) -> float:
-        if self.ridge == "auto":
-            return best_ridge_of_sums(
-                sums[:-1, :-1], sums[:-1, -1], float(sums[-1, -1]), n, VAGUE, VAGUE
-            )
-        if isinstance(self.ridge, str):
-            raise invalid(
-                type(self).__name__, "ridge", "be 'auto' or a number above 0", repr(self.ridge)
-            )
-        return check_real(type(self).__name__, "ridge", self.ridge, 0.0, open_low=True)
 
 
 def location_and_scale(X: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

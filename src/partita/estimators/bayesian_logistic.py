@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from typing import Any
+from dataclasses import KW_ONLY
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -13,19 +14,19 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.bayes.regression import LogisticPosterior, logistic_regression
-from partita.core.checks import check_choice, check_level, check_real
+from partita.core.checks import check_level
 from partita.errors import invalid
 from partita.estimators._density import as_generator
-from partita.estimators._parameters import ESTIMATORS
+from partita.estimators._parameters import AutoOrPositive, RandomState, check_types, parameters
 from partita.estimators._saved_regression import SavedRegression
-from partita.estimators._validation import by_scikit_learn, checked, checked_weight
+from partita.estimators._validation import by_scikit_learn, checked, checked_sample_weight
 from partita.estimators.bayesian_linear import location_and_scale, with_ones
 
 INTERCEPT = 0.01  # prior precision of the intercept: a deviation of 10
 LOG_RANGE = (-6.0, 9.0)  # of the prior precisions that "auto" looks at
 
 
-@ESTIMATORS.register
+@parameters
 class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     """Logistic regression of two or more classes, averaged over its posterior.
 
@@ -34,7 +35,7 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
             ``"auto"`` maximizes Laplace's evidence.
         prediction: ``"average"`` integrates the weights out; ``"map"`` takes the most probable
             ones, which is surer than the data allow.
-        draws: Posterior draws that averages are made of, at least 128.
+        n_draws: Posterior draws that averages are made of, at least 128.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         max_minutes: As of every estimator; Newton's method needs seconds.
 
@@ -55,68 +56,57 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
     (['yes'], (1, 2))
     """
 
-    def __init__(
-        self,
-        prior_precision: float | str = "auto",
-        *,
-        prediction: str = "average",
-        draws: int = 4000,
-        random_state: Any = None,
-        max_minutes: float | None = None,
-    ) -> None:
-        self.prior_precision = prior_precision
-        self.prediction = prediction
-        self.draws = draws
-        self.random_state = random_state
-        self.max_minutes = max_minutes
+    prior_precision: AutoOrPositive = "auto"
+    _: KW_ONLY
+    prediction: Literal["average", "map"] = "average"
+    n_draws: int = 4000
+    random_state: RandomState = None
+    max_minutes: float | None = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "BayesianLogisticRegression":
+    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the posterior and draw from it; whole-number weights count rows."""
-        check_choice(type(self).__name__, "prediction", self.prediction, ("average", "map"))
-        X, y = checked(self, X, y, dtype=np.float64)
-        weight = checked_weight(self, sample_weight, X)
-        self.classes_, labels = classes_of(type(self).__name__, y, weight)
-        self.shift_, self.scale_ = location_and_scale(X, weight)
-        Z = with_ones((X - self.shift_) / self.scale_)
-        t = torch.from_numpy(labels)
-        w = torch.from_numpy(weight)
-        self.prior_precision_ = self._precision(Z, t, w)
+        check_types(self)
+        table, target = checked(self, X, y, dtype=np.float64)
+        weight = checked_sample_weight(self, sample_weight, table)
+        self.classes_, labels = classes_of(type(self).__name__, target, weight)
+        self.shift_, self.scale_ = location_and_scale(table, weight)
+        Z = with_ones((table - self.shift_) / self.scale_)
+        t, w = torch.from_numpy(labels), torch.from_numpy(weight)
+        given = self.prior_precision
+        self.prior_precision_ = best_precision(Z, t, w) if given == "auto" else float(given)
         self.posterior_ = posterior_at(self.prior_precision_, Z, t, w)
-        self.draws_ = self.posterior_.draw(self.draws, generator=as_generator(self.random_state))
+        self.draws_ = self.posterior_.draw(self.n_draws, generator=as_generator(self.random_state))
         if self.draws_.verdict == "do not publish":
             text = (
                 f"{type(self).__name__}: the chains are {self.draws_.details['mixing']}. "
-                "Raise draws or prior_precision."
+                "Raise n_draws or prior_precision."
             )
             warnings.warn(text, ConvergenceWarning, stacklevel=2)
         self.log_evidence_ = float(self.posterior_.log_evidence)
-        mode = (
-            self.posterior_.map[None] if len(self.classes_) == 2 else self.posterior_.class_weights
-        ).numpy()
+        posterior, two = self.posterior_, len(self.classes_) == 2
+        mode = (posterior.map[None] if two else posterior.class_weights).numpy()
         self.coef_ = mode[:, 1:] / self.scale_
         self.intercept_ = mode[:, 0] - self.coef_ @ self.shift_
         return self
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """p(y | x, data) of every class at each row, ``(n, K)``."""
-        Z = self._standardized(X)
-        return (
-            self.draws_.average(Z) if self.prediction == "average" else self.posterior_.at_mode(Z)
-        ).numpy()
+        Z, average = self._standardized(X), self.prediction == "average"
+        return (self.draws_.average(Z) if average else self.posterior_.at_mode(Z)).numpy()
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: object) -> np.ndarray:
         """Log odds of the second of two classes, ``(n,)``, or the log probability of each of
         several, ``(n, K)``.
         """
         log_p = np.log(np.maximum(self.predict_proba(X), 1e-300))
         return log_p[:, 1] - log_p[:, 0] if len(self.classes_) == 2 else log_p
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The most probable class."""
         found = self.decision_function(X)
         return self.classes_[(found > 0).astype(int) if found.ndim == 1 else found.argmax(1)]
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
+    def predict_interval(self, X: object, level: float = 0.95) -> np.ndarray:
         """Where a class's probability lies with probability ``level``: of the second of two, ``(n,
         2)``, or of each, ``(n, K, 2)``.
         """
@@ -125,25 +115,10 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
         found = self.draws_.quantiles(self._standardized(X), ends).numpy()
         return found[:, 1] if len(self.classes_) == 2 else found
 
-    def _standardized(self, X: Any) -> Tensor:
+    def _standardized(self, X: object) -> Tensor:
         check_is_fitted(self)
-        return with_ones(
-            (checked(self, X, dtype=np.float64, reset=False) - self.shift_) / self.scale_
-        )
-
-    def _precision(self, Z: Tensor, t: Tensor, w: Tensor) -> float:
-        if self.prior_precision == "auto":
-            return best_precision(Z, t, w)
-        if isinstance(self.prior_precision, str):
-            raise invalid(
-                type(self).__name__,
-                "prior_precision",
-                "be 'auto' or a number above 0",
-                repr(self.prior_precision),
-            )
-        return check_real(
-            type(self).__name__, "prior_precision", self.prior_precision, 0.0, open_low=True
-        )
+        table = checked(self, X, dtype=np.float64, reset=False)
+        return with_ones((table - self.shift_) / self.scale_)
 
 
 def posterior_at(
@@ -175,7 +150,7 @@ def best_precision(Z: Tensor, t: Tensor, w: Tensor) -> float:
     return math.exp(round(float(found.x), 3))
 
 
-def classes_of(owner: str, y: Any, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def classes_of(owner: str, y: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The labels, and y as their numbers; each must be among the rows that count."""
     with by_scikit_learn(owner):
         check_classification_targets(y)

@@ -1,22 +1,20 @@
 """The sigmoid belief network as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.annealed import in_double
-from partita.core.protocols import Capability
+from partita.core.protocols import Capability, LikelihoodEvaluator
+from partita.core.quantity import Kind as ScoreKind
+from partita.estimators._density import Features
 from partita.estimators._latent import LatentDensity
 from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class SigmoidBeliefDensity(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, LatentDensity
-):
+class SigmoidBeliefDensity(Features, GradientParameters, LatentDensity):
     """Density, binary features, anomalies, imputation and new samples from layers of bits above the
     columns.
 
@@ -60,6 +58,7 @@ class SigmoidBeliefDensity(
     """
 
     family = "belief"
+    by_encoding = ("likelihood", {"real": "gaussian", "category": "categorical"}, "bernoulli")
     supports = ("auto", "binary", "spin", "real", "category")
 
     n_hidden: int | str = "auto"
@@ -73,13 +72,13 @@ class SigmoidBeliefDensity(
     n_draws: int = 100
 
     @torch.no_grad()
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """Probability of each bit of the first layer given each row, by the proposal, (N, H)."""
-        first: Any = in_double(self.model_).proposal(self._encoded(X, "transform"))[0](())
-        return first.mean.numpy()
+        layers = in_double(self.model_).proposal(self._encoded(X, "transform"))
+        return layers[0](()).mean.numpy()
 
     @property
-    def score_kind_(self) -> str:
+    def score_kind_(self) -> ScoreKind:
         """``lower``, or ``exact`` where the bits are few."""
         kind = super().score_kind_
         return "exact" if Capability.LOG_PROB in self.model_.capabilities else kind
@@ -88,10 +87,5 @@ class SigmoidBeliefDensity(
     def _n_features_out(self) -> int:
         return self.model_.hidden[0]
 
-    def _evaluator(self) -> Any:
+    def _evaluator(self) -> LikelihoodEvaluator | None:
         return None if Capability.LOG_PROB in self.model_.capabilities else super()._evaluator()
-
-    def _settings(self) -> dict[str, Any]:
-        likelihoods = {"real": "gaussian", "category": "categorical"}
-        likelihood = likelihoods.get(self.encoding_.kind, "bernoulli")
-        return {**super()._settings(), "likelihood": likelihood}

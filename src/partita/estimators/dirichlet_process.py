@@ -1,13 +1,15 @@
 """The Dirichlet process mixture as a scikit-learn density estimator and clusterer."""
 
+from collections.abc import Sequence
+from dataclasses import KW_ONLY
 from functools import cached_property
-from typing import Any
+from typing import Literal, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.checks import check_choice, check_count
+from partita.core.arguments import PositiveFloat, PositiveInt
+from partita.core.quantity import Kind as ScoreKind
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import (
     CredibleBall,
@@ -18,14 +20,14 @@ from partita.diagnostics.partitions import (
     summarize_partitions,
 )
 from partita.errors import RunError, invalid
-from partita.estimators._density import Density
-from partita.estimators._em import impute_rows
-from partita.estimators._parameters import ESTIMATORS
+from partita.estimators._density import Density, Features
+from partita.estimators._parameters import FitParameters, parameters
 from partita.experiment.clustering import consensus_membership
 from partita.families import FAMILIES
-from partita.models import DPMixture
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Kind
+from partita.tables.rows import Weight
 
 MOST_PAIRED = 20_000  # rows of which all pairs are listed
 
@@ -57,15 +59,16 @@ class Summary:
         return summarize_partitions(self.partitions)
 
 
-@ESTIMATORS.register
-class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Density):
+@parameters
+class DirichletProcessMixture(Features, FitParameters, Density):
     """Clusters whose number is not given, density, anomalies and new samples, all averaged over a
     sampled posterior.
 
     Arguments:
         kernel: ``"gaussian"`` (real columns), ``"bernoulli"`` (zeros and ones, or spins) or
             ``"multinomial"`` (counts, given each row's total; scores are masses given that total).
-        alpha: The concentration; None gives it a Gamma(1, 1) prior and draws it along.
+        weight_concentration_prior: The concentration alpha; None gives it a Gamma(1, 1) prior and
+            draws it along.
         known_scale: Standard deviation within Gaussian clusters, of all or of each column, where it
             is known. None learns a covariance for each cluster under the default prior: of the
             data's shape and the share 1 / (1 + alpha) of their volume, worth D rows.
@@ -89,7 +92,7 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         expected_clusters_: Posterior mean of the number of clusters.
         cluster_count_probs_: Posterior probability of k clusters at index k.
         coclustering_: Posterior probability that two training rows are in one cluster.
-        alpha_: Posterior mean of the concentration.
+        weight_concentration_: Posterior mean of the concentration.
         mixing_: R-hat and effective sample size of what no relabeling changes, and the verdict;
             ``fit`` warns where it is "not mixed", and no score is then trusted.
         model_, run_, encoding_: The fitted :class:`partita.models.DPMixture`, what the fit
@@ -105,56 +108,32 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     """
 
     family = "dpmm"
-    validation_fraction = 0.0
-    model_: DPMixture
 
-    def __init__(
-        self,
-        kernel: str = "gaussian",
-        alpha: float | None = None,
-        *,
-        known_scale: Any = None,
-        prior_mean: Any = None,
-        prior_scale: Any = None,
-        sampler: str = "auto",
-        n_chains: int = 2,
-        n_moves: int = 10,
-        n_keep: int = 100,
-        sweeps: int = 300,
-        max_minutes: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.kernel = kernel
-        self.alpha = alpha
-        self.known_scale = known_scale
-        self.prior_mean = prior_mean
-        self.prior_scale = prior_scale
-        self.sampler = sampler
-        self.n_chains = n_chains
-        self.n_moves = n_moves
-        self.n_keep = n_keep
-        self.sweeps = sweeps
-        self.max_minutes = max_minutes
-        self.random_state = random_state
-        self.verbose = verbose
+    kernel: Literal["gaussian", "bernoulli", "multinomial"] = "gaussian"
+    weight_concentration_prior: PositiveFloat | None = None
+    _: KW_ONLY
+    known_scale: float | Sequence[float] | np.ndarray | None = None
+    prior_mean: float | Sequence[float] | np.ndarray | None = None
+    prior_scale: float | Sequence[float] | np.ndarray | None = None
+    sampler: str = "auto"
+    n_chains: int = 2
+    n_moves: int = 10
+    n_keep: int = 100
+    sweeps: PositiveInt = 300
 
-    def fit(self, X: Any, y: Any = None, **weights: Any) -> Any:
+    def fit(  # type: ignore[override]  # without weights
+        self, X: object, y: object = None, **weights: object
+    ) -> Self:
         """Sample the posterior given the rows of X; they have no weights, for a partition is of
         whole rows: repeat them instead.
         """
         if weights:
-            raise invalid(
-                f"{type(self).__name__}.fit",
-                "rows",
-                "have no weights, for a partition is of whole rows",
-                ", ".join(weights),
-                "Repeat rows instead.",
-            )
-        check_count(type(self).__name__, "sweeps", self.sweeps)
+            allowed = "have no weights, for a partition is of whole rows"
+            owner, given = f"{type(self).__name__}.fit", ", ".join(weights)
+            raise invalid(owner, "rows", allowed, given, "Repeat rows instead.")
         return super().fit(X)
 
-    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_predict(self, X: object, y: object = None) -> np.ndarray:
         """``labels_`` of a fit to X."""
         return self.fit(X).labels_
 
@@ -176,19 +155,15 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     @property
     def coclustering_(self) -> np.ndarray:
-        n = self._posterior().partitions.shape[-1]
-        if n > MOST_PAIRED:
-            raise invalid(
-                type(self).__name__,
-                "coclustering_",
-                f"be of at most {MOST_PAIRED} rows",
-                n,
-                "Use labels_ and credible_ball_.",
-            )
-        return self._posterior().together
+        found = self._posterior()
+        if (n := found.partitions.shape[-1]) > MOST_PAIRED:
+            allowed = f"be of at most {MOST_PAIRED} rows"
+            remedy = "Use labels_ and credible_ball_."
+            raise invalid(type(self).__name__, "coclustering_", allowed, n, remedy)
+        return found.together
 
     @property
-    def alpha_(self) -> float:
+    def weight_concentration_(self) -> float:
         check_is_fitted(self, "model_")
         return float(self.model_.alphas.mean())
 
@@ -197,38 +172,28 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return self._posterior().report
 
     @property
-    def score_kind_(self) -> str:
+    def score_kind_(self) -> ScoreKind:
         check_is_fitted(self, "model_")
         return "estimate"
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The cluster of ``labels_`` to which each row most probably belongs."""
         return self.predict_proba(X).argmax(1)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """Probability of each cluster of ``labels_``, (N, K): where each draw would put a row, by
         who else is there (eq. 20.19).
         """
         z = self._encoded(X, "predict_proba")
-        return consensus_membership(self.model_, z, self._posterior().labels)
+        return consensus_membership(self.model_, z, self.labels_)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """Probability of each cluster of ``labels_``, (N, K)."""
         return self.predict_proba(X)
 
     @property
     def _n_features_out(self) -> int:
         return int(self.labels_.max()) + 1
-
-    def impute(self, X: Any, *, how: str = "auto", random_state: Any = None) -> np.ndarray:
-        """X with its NaN filled from the posterior predictive of what is missing given what is not
-        (eq. 20.21).
-
-        ``how`` is ``"mean"``, ``"mode"`` (zeros and ones), ``"draw"`` (one draw of all missing
-        values together), or ``"auto"``: the mean for real columns, the mode for others. Rows to
-        learn from must be complete, and counts cannot be filled in.
-        """
-        return impute_rows(self, X, how, random_state)
 
     def _posterior(self) -> Summary:
         check_is_fitted(self, "model_")
@@ -237,7 +202,7 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def _forget(self) -> None:
         self._summary = Summary(self.model_.partitions.numpy())
 
-    def _restore(self, kept: dict[str, Any]) -> None:
+    def _restore(self, kept: JsonObject) -> None:
         if not self.model_.draws:
             raise RunError(
                 "load: a DirichletProcessMixture must hold draws of its posterior; got none. "
@@ -245,18 +210,15 @@ class DirichletProcessMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             )
 
     def _kind(self, rows: Rows) -> Kind:
-        check_choice(
-            type(self).__name__, "kernel", self.kernel, ("gaussian", "bernoulli", "multinomial")
-        )
         return FAMILIES[self.family].encoding_kind(rows, self._settings())
 
-    def _rows(self, X: np.ndarray, sample_weight: Any) -> Rows:
+    def _rows(self, X: np.ndarray, sample_weight: Weight | None) -> Rows:
         """Rows in their own order, so that labels are those of the rows of X."""
         return Rows(
             X, columns=getattr(self, "feature_names_in_", None), owner=f"{type(self).__name__}.fit"
         )
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> JsonObject:
         return {
             "epochs": self.sweeps if self.max_minutes is None else None,
             "minutes": self.max_minutes,

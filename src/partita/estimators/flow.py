@@ -1,22 +1,20 @@
 """Normalizing flows as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from partita.core.annealed import in_double
 from partita.errors import invalid
-from partita.estimators._density import Density
+from partita.estimators._density import Density, Features
 from partita.estimators._parameters import GradientParameters, parameters
 from partita.estimators._validation import by_scikit_learn
 
 
 @parameters
-class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, Density):
+class FlowDensity(Features, GradientParameters, Density):
     """Exact density, anomalies, normal scores and new samples of real columns from a normalizing
     flow.
 
@@ -71,33 +69,24 @@ class FlowDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientPar
     bound: float = 5.0
 
     @torch.no_grad()
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """Normal scores: what the flow makes of each row, independent standard normal where the
         model is right, (N, D).
         """
         return in_double(self.model_).to_latent(self._encoded(X, "transform"))[0].numpy()
 
     @torch.no_grad()
-    def inverse_transform(self, X: Any) -> np.ndarray:
+    def inverse_transform(self, X: object) -> np.ndarray:
         """Rows in the units of the table from normal scores, (N, D)."""
         check_is_fitted(self, "model_")
-        with by_scikit_learn("FlowDensity.inverse_transform"):
+        owner = "FlowDensity.inverse_transform"
+        with by_scikit_learn(owner):
             scores = check_array(X, dtype="float64")
         if scores.shape[1] != self.n_features_in_:
-            raise invalid(
-                "FlowDensity.inverse_transform",
-                "X",
-                f"have shape (*, {self.n_features_in_})",
-                scores.shape,
-            )
-        return self.encoding_.decode(
-            in_double(self.model_).to_data(torch.from_numpy(scores)).numpy()
-        )
+            raise invalid(owner, "X", f"have shape (*, {self.n_features_in_})", scores.shape)
+        x = in_double(self.model_).to_data(torch.from_numpy(scores))
+        return self.encoding_.decode(x.numpy())
 
     @property
     def _n_features_out(self) -> int:
         return self.n_features_in_
-
-    def _kind(self, rows: Any) -> Any:
-        super()._kind(rows)
-        return "real"

@@ -1,8 +1,11 @@
 """Generative adversarial networks as a scikit-learn estimator that samples and does not score."""
 
 from dataclasses import KW_ONLY
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
+from sklearn.utils.validation import check_is_fitted
+
+from partita.core.quantity import Kind as ScoreKind
 from partita.core.quantity import Quantity
 from partita.estimators._density import Density
 from partita.estimators._parameters import GradientParameters, parameters
@@ -10,6 +13,16 @@ from partita.estimators._parameters import GradientParameters, parameters
 NO_LIKELIHOOD = (
     "a GAN has no likelihood; evaluate(X) compares X with draws by two-sample statistics"
 )
+
+
+class _Absent:
+    """A method of densities that is not there: a GAN has no likelihood."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(f"{owner.__name__} has no {self.name}: {NO_LIKELIHOOD}.")
 
 
 @parameters
@@ -69,33 +82,18 @@ class GANSampler(GradientParameters, Density):
     clip: float = 0.05
     audit_every: int = 200
 
-    def evaluate(self, X: Any, y: Any = None) -> Quantity:
+    def evaluate(self, X: object, y: object = None) -> Quantity:
         """The squared kernel distance between X and draws, with its interval, p-value and coverage;
         its kind is ``none``.
         """
         return super().evaluate(X)
 
     @property
-    def score_kind_(self) -> str:
+    def score_kind_(self) -> ScoreKind:
         """``none``: there is no likelihood."""
-        super().score_kind_  # noqa: B018  asks whether it is fitted
+        check_is_fitted(self, "model_")
         return "none"
 
-    @property
-    def score(self) -> NoReturn:  # type: ignore[override]
-        """Not there: a GAN has no likelihood."""
-        raise AttributeError(f"GANSampler has no score: {NO_LIKELIHOOD}.")
-
-    @property
-    def score_samples(self) -> NoReturn:  # type: ignore[override]
-        """Not there: a GAN has no likelihood."""
-        raise AttributeError(f"GANSampler has no score_samples: {NO_LIKELIHOOD}.")
-
-    @property
-    def anomaly_score(self) -> NoReturn:  # type: ignore[override]
-        """Not there: a GAN has no likelihood."""
-        raise AttributeError(f"GANSampler has no anomaly_score: {NO_LIKELIHOOD}.")
-
-    def _kind(self, rows: Any) -> Any:
-        super()._kind(rows)
-        return "real"
+    score: ClassVar[Any] = _Absent()
+    score_samples: ClassVar[Any] = _Absent()
+    anomaly_score: ClassVar[Any] = _Absent()

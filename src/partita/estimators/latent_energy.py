@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
 
-from partita.estimators._features import HiddenUnits
+from partita.estimators._energy import HiddenUnits
 from partita.estimators._parameters import ChainParameters, parameters
-from partita.tables import Rows
-from partita.tables.encoding import Kind
 
 
 @parameters
@@ -78,7 +76,3 @@ class LatentEnergyDensity(ChainParameters, HiddenUnits):
     pool: str = "average"
     separable: bool = False
     covariance_type: str = "full"
-
-    def _kind(self, rows: Rows) -> Kind:
-        super()._kind(rows)
-        return "real"

@@ -1,9 +1,11 @@
 """The maximum-entropy model as a scikit-learn density estimator."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY
-from typing import Any
 
-from partita.estimators._base import EnergyDensity
+from torch import Tensor
+
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 
 
@@ -57,7 +59,7 @@ class MaxEntDensity(ChainParameters, EnergyDensity):
 
     family = "maxent"
 
-    features: Any = "pairwise"
+    features: str | Sequence[Callable[[Tensor], Tensor]] = "pairwise"
     objective: str = "auto"
     _: KW_ONLY
     validation_fraction: float = 0.0

@@ -1,45 +1,51 @@
 """Finite mixtures as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
+from functools import partial
+from typing import Annotated
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from partita.core.arguments import PositiveInt
 from partita.core.checks import check_choice
 from partita.datasets import Dataset
+from partita.estimators._density import Features
 from partita.estimators._em import MixingDensity
 from partita.estimators._frames import MixedTables
-from partita.estimators._parameters import FitParameters, parameters
+from partita.estimators._parameters import AutoOrCount, EMParameters, parameters
 from partita.families.mixture import component_kind
 from partita.families.table_kind import settings_by_table, table_kind
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Kind
+from partita.tables.rows import Weight
 
 # components of columns so encoded
 OF_KIND = {"binary": "bernoulli", "spin": "bernoulli", "category": "categorical"}
 
 
-class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MixingDensity):
+class ClusteringDensity(Features, MixingDensity):
     """A mixture's components as clusters."""
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The most probable component of each row, (N,)."""
         return self.predict_proba(X).argmax(1)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: object) -> np.ndarray:
         """The probability of each component given each row, (N, K)."""
         z = self._encoded(X, "predict_proba")
         return self.model_.responsibilities(z).detach().numpy()
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """The probability of each component given each row, (N, K)."""
         return self.predict_proba(X)
 
-    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> np.ndarray:
+    def fit_predict(
+        self, X: object, y: object = None, sample_weight: Weight | None = None
+    ) -> np.ndarray:
         """Fit, and return the most probable component of each row."""
-        return self.fit(X, y, **kwargs).predict(X)
+        return self.fit(X, y, sample_weight).predict(X)
 
     @property
     def n_components_(self) -> int:
@@ -57,7 +63,7 @@ class ClusteringDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Mixin
 
 
 @parameters
-class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
+class MixtureDensity(EMParameters, MixedTables, ClusteringDensity):
     """Density, clusters, anomalies, imputation and new samples from a finite mixture; missing
     values (NaN) are allowed.
 
@@ -107,37 +113,26 @@ class MixtureDensity(FitParameters, MixedTables, ClusteringDensity):
 
     family = "mixture"
 
-    n_components: int | str = "auto"
-    component: str = "gaussian"
-    covariance_type: str = "full"
+    n_components: AutoOrCount = "auto"
+    component: Annotated[str, partial(check_choice, allowed=("auto", *COMPONENTS))] = "gaussian"
+    covariance_type: Annotated[str, partial(check_choice, allowed=COVARIANCES)] = "full"
     _: KW_ONLY
     columns: dict[str, str] | None = None
     n_states: int | str = "auto"
-    max_components: int = 20
-    n_init: int = 4
-    max_iter: int = 500
-    tol: float = 1e-6
-    reg_covar: float = 1e-6
-    validation_fraction: float = 0.0
+    max_components: PositiveInt = 20
+    n_init: PositiveInt = 4
 
     def _mixes(self) -> bool:
         return self.component == "mixed"
 
     def _kind(self, rows: Rows) -> Kind:
-        check_choice(type(self).__name__, "component", self.component, ("auto", *COMPONENTS))
-        check_choice(type(self).__name__, "covariance_type", self.covariance_type, COVARIANCES)
-        by_table = (
-            settings_by_table(self.family, table_kind(Dataset("X", rows)), rows)
-            if self.component == "auto"
-            else {}
-        )
-        return component_kind(
-            by_table.get("component", "gaussian") if self.component == "auto" else self.component,
-            self.covariance_type,
-            rows,
-        )
+        component = self.component
+        if component == "auto":
+            by_table = settings_by_table(self.family, table_kind(Dataset("X", rows)), rows)
+            component = by_table.get("component", "gaussian")
+        return component_kind(component, self.covariance_type, rows)
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> JsonObject:
         component = self.component
         if component == "auto":
             component = OF_KIND.get(self.encoding_.kind, "gaussian")

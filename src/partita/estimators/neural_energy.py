@@ -2,14 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Any
 
-from partita.core.checks import check_choice
-from partita.estimators._base import EnergyDensity
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
-from partita.families.base import support_kind
-from partita.tables import Rows
-from partita.tables.encoding import Kind
 
 
 @parameters
@@ -65,6 +60,7 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     """
 
     family = "neural-energy"
+    by_encoding = ("support", {"real": "real"}, "binary")
     supports = ("auto", "binary", "spin", "real")
 
     objective: str = "auto"
@@ -78,11 +74,3 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
     pool: str = "average"
     separable: bool = False
     covariance_type: str = "full"
-
-    def _kind(self, rows: Rows) -> Kind:
-        check_choice(type(self).__name__, "support", self.support, self.supports)
-        return support_kind(rows, {"support": self.support})
-
-    def _settings(self) -> dict[str, Any]:
-        support = "real" if self.encoding_.kind == "real" else "binary"
-        return {**super()._settings(), "support": support}

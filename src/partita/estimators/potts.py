@@ -1,9 +1,11 @@
 """The Potts model as a scikit-learn density estimator."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Any
 
-from partita.estimators._base import EnergyDensity
+import numpy as np
+
+from partita.estimators._energy import EnergyDensity
 from partita.estimators._parameters import ChainParameters, parameters
 
 
@@ -58,7 +60,7 @@ class PottsDensity(ChainParameters, EnergyDensity):
 
     family = "potts"
 
-    edges: Any = None
+    edges: Sequence[tuple[int, int]] | np.ndarray | None = None
     objective: str = "auto"
     _: KW_ONLY
     validation_fraction: float = 0.0

@@ -1,13 +1,13 @@
 """Probabilistic PCA, factor analysis and mixtures of them as scikit-learn density estimators."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from partita.core.arguments import NonNegativeFloat, PositiveInt
+from partita.estimators._density import Features
 from partita.estimators._em import MixingDensity
-from partita.estimators._parameters import FitParameters, parameters
+from partita.estimators._parameters import AutoOrCount, EMParameters, parameters
 from partita.estimators.mixture import ClusteringDensity
 from partita.families import FAMILIES
 from partita.families.ppca import factor_kind
@@ -16,7 +16,7 @@ from partita.tables.encoding import Kind
 
 
 @parameters
-class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParameters, MixingDensity):
+class PPCADensity(Features, EMParameters, MixingDensity):
     """Density, coordinates, anomalies, imputation and new samples from probabilistic PCA or factor
     analysis; NaN is allowed.
 
@@ -55,21 +55,18 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
     family = "ppca"
     least_features = 2
 
-    n_components: int | str = "auto"
+    n_components: AutoOrCount = "auto"
     noise: str = "isotropic"
     _: KW_ONLY
     scale: str = "auto"
-    max_iter: int = 500
-    tol: float = 3e-4
-    reg_covar: float = 1e-6
-    validation_fraction: float = 0.0
+    tol: NonNegativeFloat = 3e-4
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """Expected coordinates of each row along the dimensions that count, given its observed
         values, (N, d).
         """
         z = self._encoded(X, "transform")
-        return self.model_.encode(z).detach().numpy()[:, self._counts()]  # type: ignore[operator]
+        return self.model_.encode(z).detach().numpy()[:, self._counts()]
 
     @property
     def n_components_(self) -> int:
@@ -81,12 +78,10 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
         return self.n_components_
 
     def _counts(self) -> np.ndarray:
-        component: Any = self.model_.component
-        return (
-            component.relevant()[0].detach().numpy()
-            if component.ard
-            else np.ones(component.latent, dtype=bool)
-        )
+        component = self.model_.component
+        if not component.ard:
+            return np.ones(component.latent, dtype=bool)
+        return component.relevant()[0].detach().numpy()
 
     def _kind(self, rows: Rows) -> Kind:
         settings = FAMILIES[self.family].resolve(self._settings(), type(self).__name__)
@@ -94,7 +89,7 @@ class PPCADensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FitParamete
 
 
 @parameters
-class MixturePPCADensity(FitParameters, ClusteringDensity):
+class MixturePPCADensity(EMParameters, ClusteringDensity):
     """Density, clusters, anomalies, imputation and new samples from a mixture of probabilistic
     PCAs; NaN is allowed.
 
@@ -122,17 +117,14 @@ class MixturePPCADensity(FitParameters, ClusteringDensity):
     family = "mixture-ppca"
     least_features = 2
 
-    n_components: int | str = 10
-    n_latent: int | str = "auto"
+    n_components: AutoOrCount = 10
+    n_latent: AutoOrCount = "auto"
     noise: str = "isotropic"
     _: KW_ONLY
     scale: str = "auto"
-    max_components: int = 20
-    n_init: int = 1
-    max_iter: int = 500
-    tol: float = 1e-3
-    reg_covar: float = 1e-6
-    validation_fraction: float = 0.0
+    max_components: PositiveInt = 20
+    n_init: PositiveInt = 1
+    tol: NonNegativeFloat = 1e-3
 
     def _kind(self, rows: Rows) -> Kind:
         settings = FAMILIES[self.family].resolve(self._settings(), type(self).__name__)

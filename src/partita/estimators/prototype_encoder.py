@@ -1,34 +1,37 @@
 """Prototypical contrastive learning as a scikit-learn transformer that also clusters."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_path
+from partita.core.arguments import PositiveInt, at_least
+from partita.core.checks import check_choice, check_counts, check_path
 from partita.errors import Diverged, PartitaWarning, invalid
-from partita.estimators._density import as_generator
-from partita.estimators._parameters import ESTIMATORS
-from partita.estimators._saved import save
+from partita.estimators._density import Features, as_generator
+from partita.estimators._parameters import FitParameters, check_types, parameters
+from partita.estimators._saved import SavedEstimator
 from partita.estimators._validation import by_scikit_learn, checked
 from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import PCL, embed, uniformity
 from partita.objectives.prototypes import find_prototypes
+from partita.runtime.untrusted import JsonObject
 from partita.tables import Rows
-from partita.training import Run, fit
+from partita.training import fit
 
 
-@ESTIMATORS.register
-class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@parameters
+class PrototypeEncoder(Features, FitParameters, SavedEstimator):
     """Embeddings on the unit sphere in which views of a row, and rows of a cluster, lie together;
     no labels are needed.
 
@@ -67,126 +70,83 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     ((60, 3), (60,))
     """
 
-    def __init__(
-        self,
-        n_components: int = 32,
-        n_prototypes: int | Sequence[int] | None = (10, 20, 40),
-        *,
-        shape: Sequence[int] | None = None,
-        augmentation: Any = "auto",
-        hidden: Sequence[int] | None = None,
-        queue: int = 1024,
-        momentum: float = 0.99,
-        temperature: float = 0.2,
-        warm_up: int | None = None,
-        e_step_every: int = 1,
-        learning_rate: float | None = None,
-        epochs: int = 40,
-        batch_size: int = 128,
-        max_minutes: float | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.n_prototypes = n_prototypes
-        self.shape = shape
-        self.augmentation = augmentation
-        self.hidden = hidden
-        self.queue = queue
-        self.momentum = momentum
-        self.temperature = temperature
-        self.warm_up = warm_up
-        self.e_step_every = e_step_every
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.max_minutes = max_minutes
-        self.random_state = random_state
-        self.verbose = verbose
+    encodes = False
 
-    model_: Encoder
-    run_: Run
+    n_components: int = 32
+    n_prototypes: int | Sequence[int] | None = (10, 20, 40)
+    _: KW_ONLY
+    shape: Annotated[Sequence[int], check_counts] | None = None
+    augmentation: str | Callable[[Tensor, torch.Generator], Tensor] = "auto"
+    hidden: Annotated[Sequence[int], check_counts] | None = None
+    queue: int = 1024
+    momentum: float = 0.99
+    temperature: float = 0.2
+    warm_up: int | None = None
+    e_step_every: int = 1
+    learning_rate: float | None = None
+    epochs: PositiveInt = 40
+    batch_size: Annotated[int, at_least(2)] = 128
 
-    def fit(self, X: Any, y: Any = None) -> "PrototypeEncoder":
+    def fit(self, X: object, y: object = None) -> Self:
         """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that
         were found.
         """
         generator = as_generator(self.random_state)
-        self._check_sizes()
-        X = checked(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        self._center, self._scale = self._standardization(np.asarray(X))
-        rows = Rows(self._prepared(X))
+        self._check_parameters()
+        table = checked(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        self._center, self._scale = self._standardization(table)
+        rows = Rows(self._prepared(table))
         self.model_ = self._encoder(rows.width, generator)
-        more = {
-            "batch_size": min(
-                check_count("PrototypeEncoder", "batch_size", self.batch_size, 2), len(rows)
-            ),
-            "progress": check_flag("PrototypeEncoder", "verbose", self.verbose),
-        }
-        time: dict[str, Any] = (
-            {"epochs": self.epochs} if self.max_minutes is None else {"minutes": self.max_minutes}
-        )
         self.run_ = fit(
             self.model_,
             rows,
             self._objective(),
             learning_rate=self.learning_rate,
+            batch_size=min(self.batch_size, len(rows)),
+            epochs=self.epochs if self.max_minutes is None else None,
+            minutes=self.max_minutes,
+            progress=self.verbose,
             generator=generator,
-            **more,
-            **time,
         )
         self._n_features_out = self.n_components
         self._find_clusters(embed(self.model_, rows, generator=generator), y, generator)
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """Unit vectors, (n, n_components)."""
         return self._embedded(X).double().numpy()
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """The nearest prototype of every row, at the first granularity."""
-        v = self._embedded(X).double().numpy()
-        return (v @ self.prototypes_[0].T).argmax(1)
+        return (self.transform(X) @ self.prototypes_[0].T).argmax(1)
 
-    def knn_score(self, X: Any, y: Any, n_neighbors: int = 5, cv: int = 5) -> float:
+    def knn_score(self, X: object, y: object, n_neighbors: int = 5, cv: int = 5) -> float:
         """Cross-validated accuracy of nearest neighbors in the embedding."""
         from sklearn.neighbors import KNeighborsClassifier
 
         return self._probe(KNeighborsClassifier(n_neighbors), X, y, cv)
 
-    def probe_score(self, X: Any, y: Any, cv: int = 5) -> float:
+    def probe_score(self, X: object, y: object, cv: int = 5) -> float:
         """Cross-validated accuracy of a linear classifier on the embedding."""
         from sklearn.linear_model import LogisticRegression
 
         return self._probe(LogisticRegression(C=100.0, max_iter=2000), X, y, cv)
 
-    def report(self, path: str | Path, X: Any, y: Any = None) -> Path:
+    def report(self, path: str | Path, X: object, y: object = None) -> Path:
         """A page with a map of the embedding, colored by ``y`` or by cluster, the trace of the fit,
         and the concentrations.
         """
-        from partita.estimators._prototype_page import write_page
+        from partita.estimators._prototype_page import write_encoder_page
 
         check_is_fitted(self, "model_")
         v, color = self.transform(X), self.predict(X) if y is None else np.asarray(y)
+        owner = "PrototypeEncoder.report"
         if color.shape != (len(v),):
-            raise invalid(
-                "PrototypeEncoder.report",
-                "y",
-                f"hold one value for each of the {len(v)} rows",
-                f"shape {color.shape}",
-            )
-        return write_page(
-            self, check_path("PrototypeEncoder.report", "path", path, "a page"), v, color
-        )
+            allowed = f"hold one value for each of the {len(v)} rows"
+            raise invalid(owner, "y", allowed, f"shape {color.shape}")
+        return write_encoder_page(self, check_path(owner, "path", path, "a page"), v, color)
 
-    def save(self, path: str | Path) -> Path:
-        """Write a run's folder that ``partita.load`` and ``partita.estimators.load`` read; nothing
-        in it is code.
-        """
-        check_is_fitted(self, "model_")
-        return save(self, check_path("save", "path", path))
-
-    def _kept(self) -> dict[str, Any]:
+    def _kept(self) -> JsonObject:
         """What is saved beside the encoder."""
         found = zip(self.prototypes_, self.concentration_, strict=True)
         return {
@@ -199,7 +159,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             "uniformity": self.uniformity_,
         }
 
-    def _restore(self, kept: dict[str, Any]) -> None:
+    def _restore(self, kept: JsonObject) -> None:
         """Take back what was saved."""
         self._center, self._scale = (value.numpy() for value in kept["standardization"])
         self.prototypes_, self.concentration_ = (
@@ -211,7 +171,7 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         # what does not belong together is found here and not later
         self.predict(self._center[None])
 
-    def _find_clusters(self, v: Tensor, y: Any, generator: torch.Generator) -> None:
+    def _find_clusters(self, v: Tensor, y: object, generator: torch.Generator) -> None:
         """The last E-step, on the embeddings of the fitted encoder itself, and what there is to say
         about it.
         """
@@ -226,12 +186,9 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "temperature."
             )
         self._say_what_is_empty(kept)
-        self.prototypes_ = [
-            p.centers[keep].double().numpy() for p, keep in zip(found, kept, strict=True)
-        ]
-        self.concentration_ = [
-            p.phi[keep].double().numpy() for p, keep in zip(found, kept, strict=True)
-        ]
+        pairs = list(zip(found, kept, strict=True))
+        self.prototypes_ = [p.centers[keep].double().numpy() for p, keep in pairs]
+        self.concentration_ = [p.phi[keep].double().numpy() for p, keep in pairs]
         self.labels_ = (v.double().numpy() @ self.prototypes_[0].T).argmax(1)
         self.uniformity_ = float(uniformity(v[rng.permutation(len(v), generator)[:1000]]))
         self.ami_ = {}
@@ -253,26 +210,20 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 )
                 warnings.warn(f"{text} Use a smaller n_prototypes.", PartitaWarning, stacklevel=4)
 
-    def _embedded(self, X: Any) -> Tensor:
+    def _embedded(self, X: object) -> Tensor:
         check_is_fitted(self, "model_")
-        X = checked(self, X, dtype=[np.float64, np.float32], reset=False)
-        return embed(self.model_, Rows(self._prepared(X)), generator=torch.Generator())
+        table = checked(self, X, dtype=[np.float64, np.float32], reset=False)
+        return embed(self.model_, Rows(self._prepared(table)), generator=torch.Generator())
 
-    def _probe(self, classifier: Any, X: Any, y: Any, cv: int) -> float:
+    def _probe(self, classifier: ClassifierMixin, X: object, y: object, cv: int) -> float:
         from sklearn.model_selection import cross_val_score
         from sklearn.utils.validation import column_or_1d
 
         v = self.transform(X)
         with by_scikit_learn("PrototypeEncoder"):
             labels = column_or_1d(np.asarray(y))
-            scores = cross_val_score(
-                classifier,
-                v,
-                labels,
-                cv=cv,
-                error_score="raise",  # type: ignore[arg-type]
-            )
-            return float(scores.mean())
+            how: dict[str, Any] = {"cv": cv, "error_score": "raise"}
+            return float(cross_val_score(classifier, v, labels, **how).mean())
 
     def _standardization(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns of vectors are standardized one by one; images and sequences keep their scale,
@@ -283,35 +234,27 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         spread = X.std(0)
         return X.mean(0), np.where(spread > 0, spread, 1.0)
 
-    def _prepared(self, X: Any) -> np.ndarray:
+    def _prepared(self, X: object) -> np.ndarray:
         return ((np.asarray(X) - self._center) / self._scale).astype(np.float32)
 
-    def _check_sizes(self) -> None:
-        for name in ("shape", "hidden"):
-            if getattr(self, name) is not None:
-                check_counts("PrototypeEncoder", name, getattr(self, name))
+    def _check_parameters(self) -> None:
+        owner = type(self).__name__
+        check_types(self)
         if self.shape is not None and len(self.shape) not in (1, 2):
-            raise invalid(
-                "PrototypeEncoder", "shape", "be (length,) or (height, width)", tuple(self.shape)
-            )
+            raise invalid(owner, "shape", "be (length,) or (height, width)", tuple(self.shape))
 
     def _encoder(self, width: int, generator: torch.Generator) -> Encoder:
-        sizes: dict[str, Any] = (
-            {}
-            if self.hidden is None
-            else {"widths" if self.shape is None else "channels": tuple(self.hidden)}
-        )
-        if self.shape is not None and self.hidden is None and min(self.shape) < 4:
+        sizes: dict[str, Any] = {}
+        if self.hidden is not None:
+            sizes = {"widths" if self.shape is None else "channels": tuple(self.hidden)}
+        elif self.shape is not None and min(self.shape) < 4:
             sizes = {"channels": (32,)}
         return Encoder(width, self.n_components, shape=self.shape, generator=generator, **sizes)
 
     def _objective(self) -> PCL:
-        usual = (
-            1
-            if self.max_minutes is not None
-            else max(1, check_count("PrototypeEncoder", "epochs", self.epochs) // 4)
-        )
-        warm_up = usual if self.warm_up is None else self.warm_up
+        warm_up = self.warm_up
+        if warm_up is None:
+            warm_up = max(1, self.epochs // 4) if self.max_minutes is None else 1
         return PCL(
             self._granularities(),
             self._augment(),
@@ -325,14 +268,11 @@ class PrototypeEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _granularities(self) -> tuple[int, ...]:
         if self.n_prototypes is None:
             return ()
-        given = (
-            (self.n_prototypes,)
-            if isinstance(self.n_prototypes, int | np.integer)
-            else self.n_prototypes
-        )
+        one = isinstance(self.n_prototypes, int | np.integer)
+        given = (self.n_prototypes,) if one else self.n_prototypes
         return check_counts("PrototypeEncoder", "n_prototypes", given)
 
-    def _augment(self) -> Any:
+    def _augment(self) -> Callable[[Tensor, torch.Generator], Tensor]:
         if callable(self.augmentation):
             return self.augmentation
         check_choice("PrototypeEncoder", "augmentation", self.augmentation, ("auto",))

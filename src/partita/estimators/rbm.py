@@ -1,9 +1,8 @@
 """The restricted Boltzmann machine as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
-from partita.estimators._features import HiddenUnits
+from partita.estimators._energy import HiddenUnits
 from partita.estimators._parameters import ChainParameters, parameters
 
 
@@ -56,13 +55,10 @@ class RBMDensity(ChainParameters, HiddenUnits):
     """
 
     family = "rbm"
+    by_encoding = ("visible_units", {"real": "gaussian"}, "bernoulli")
     supports = ("auto", "binary", "spin", "real")
 
     n_hidden: int | str = "auto"
     objective: str = "pcd"
     _: KW_ONLY
     centered: bool | None = None
-
-    def _settings(self) -> dict[str, Any]:
-        units = "gaussian" if self.encoding_.kind == "real" else "bernoulli"
-        return {**super()._settings(), "visible_units": units}

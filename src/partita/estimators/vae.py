@@ -2,26 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.annealed import in_double
+from partita.estimators._density import Features
 from partita.estimators._frames import MixedTables
 from partita.estimators._latent import LatentDensity
 from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class VAEDensity(
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    GradientParameters,
-    MixedTables,
-    LatentDensity,
-):
+class VAEDensity(Features, GradientParameters, MixedTables, LatentDensity):
     """Density (from below), features, anomalies, imputation and new samples from a variational
     autoencoder.
 
@@ -71,6 +64,11 @@ class VAEDensity(
     """
 
     family = "vae"
+    by_encoding = (
+        "likelihood",
+        {"real": "gaussian", "category": "categorical", "mixed": "mixed"},
+        "bernoulli",
+    )
     supports = ("auto", "binary", "spin", "real", "category", "mixed")
 
     n_latent: int | str = "auto"
@@ -89,22 +87,14 @@ class VAEDensity(
     n_draws: int = 100
     columns: dict[str, str] | None = None
 
-    def _mixes(self) -> bool:
-        return self.support == "mixed"
-
     def _gaps(self) -> bool:
-        return self.support == "mixed"
+        return self._mixes()
 
     @torch.no_grad()
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """Posterior means of the latent variables by the encoder, (N, M)."""
         return in_double(self.model_).posterior(self._encoded(X, "transform")).mean.numpy()
 
     @property
     def _n_features_out(self) -> int:
         return self.model_.latent
-
-    def _settings(self) -> dict[str, Any]:
-        likelihoods = {"real": "gaussian", "category": "categorical", "mixed": "mixed"}
-        likelihood = likelihoods.get(self.encoding_.kind, "bernoulli")
-        return {**super()._settings(), "likelihood": likelihood}

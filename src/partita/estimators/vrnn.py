@@ -1,21 +1,18 @@
 """The variational recurrent network as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from partita.core.annealed import in_double
+from partita.estimators._density import Features
 from partita.estimators._latent import LatentDensity
 from partita.estimators._parameters import GradientParameters, parameters
 
 
 @parameters
-class VRNNDensity(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, GradientParameters, LatentDensity
-):
+class VRNNDensity(Features, GradientParameters, LatentDensity):
     """Density (from below), features, anomalies, imputation and new samples of rows whose columns
     follow one another in time.
 
@@ -78,7 +75,7 @@ class VRNNDensity(
     n_draws: int = 100
 
     @torch.no_grad()
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """Hidden units after the last step, along the means of the latent variables, (N, H)."""
         return in_double(self.model_).encode(self._encoded(X, "transform")).numpy()
 

@@ -27,7 +27,7 @@ from partita.runtime import deadline
 from partita.runtime.untrusted import JsonObject, check_like
 from partita.tables import Encoding, Rows
 from partita.training import Run, fit, load
-from partita.training.budget import Plan, affordable
+from partita.training.budget import FitPlan, affordable
 from partita.training.run import build_model, read_config
 from partita.training.run_folder import is_begun, saved_numbers
 
@@ -106,7 +106,7 @@ class Experiment:
         """Encoded rows that the best weights are chosen by."""
         return self._parts[1]
 
-    def plan(self) -> Plan:
+    def plan(self) -> FitPlan:
         """A new fit: the model that the family builds, and what the search for it left of the
         minutes.
         """
@@ -119,9 +119,9 @@ class Experiment:
             if seconds < math.inf and isinstance(objective, Update):
                 left = max(LEAST_MINUTES, round(deadline.left() / 60, 2))
                 options = {**options, "minutes": left}
-        return Plan(model, objective, options, cut_warnings(self.encoding.kind), limit.cuts)
+        return FitPlan(model, objective, options, cut_warnings(self.encoding.kind), limit.cuts)
 
-    def plan_within(self, seconds: float) -> Plan:
+    def plan_within(self, seconds: float) -> FitPlan:
         """A new fit of as many steps as there is time for, the search for a model included."""
         with deadline.ending_within(seconds) as limit:
             model, objective = self._build()
@@ -131,13 +131,13 @@ class Experiment:
         remarks = [*cut_warnings(self.encoding.kind), *plan.remarks]
         return plan._replace(remarks=remarks, cuts=limit.cuts)
 
-    def plan_to_resume(self) -> Plan:
+    def plan_to_resume(self) -> FitPlan:
         """The fit that was begun in the folder, with all that was found and fixed then."""
         assert self.folder is not None
         config = read_config(self.folder)
         check_like(config, RESUMED, f"{self.folder / 'config.json'}", whole=True)
         length = {"epochs": None, "minutes": None, "steps": config["steps"]}
-        return Plan(
+        return FitPlan(
             build_model(config, saved_numbers(self.folder)),
             registry.build_part(config["objective"]),
             {**config["fit"], **length, "resume": True},
@@ -148,7 +148,7 @@ class Experiment:
 
     def run(
         self,
-        plan: Plan,
+        plan: FitPlan,
         *,
         progress: bool = False,
         fabric: "Fabric | None" = None,
@@ -207,7 +207,7 @@ class Experiment:
         saved = SavedRun(run, self.encoding)
         return saved.score(rows, evaluator, rng.keyed(self.seed, SCORING))
 
-    def _record(self, plan: Plan) -> JsonObject:
+    def _record(self, plan: FitPlan) -> JsonObject:
         """What a run's config says of the experiment, and of a run on disk all that resumes it."""
         record = {
             "seed": self.seed,

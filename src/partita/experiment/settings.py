@@ -29,6 +29,12 @@ class SortedSettings(NamedTuple):
     reading: JsonObject
     families: dict[str, JsonObject]
 
+    @property
+    def binarize(self) -> str | float:
+        """How gray levels are made binary; none is a choice too."""
+        binarize = self.data.get("binarize", "auto")
+        return "none" if binarize is None else binarize
+
 
 def parse_value(text: str) -> Json:
     """A number, a truth value, none, a JSON list, or the text itself.

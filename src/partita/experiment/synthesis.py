@@ -131,7 +131,8 @@ def continue_sequences(saved: SavedRun, n: int, request: Request, *, seed: int =
     check_count("sample", "-n", n)
     model, alphabet = sequence_model(saved), text_alphabet(saved.run.config)
     prefix = _prefix(model, alphabet, request.prompt, n)
-    known, window = prefix.shape[1] // model.support.element.width, model.support.L
+    size, window = model.support.width // model.length, model.length
+    known = prefix.shape[1] // size
     if request.length is None:
         length = max(1, window - known)
     else:

@@ -2,6 +2,7 @@
 
 import torch
 
+from partita.core.checks import check_real
 from partita.core.protocols import Settings
 from partita.errors import Argument, invalid
 from partita.families.base import FAMILIES, Family, Made, Setting
@@ -19,6 +20,8 @@ PRIOR = ("known_scale", "prior_mean", "prior_scale")
 
 
 def _dpmm(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
+    if (concentration := settings["weight_concentration_prior"]) is not None:
+        check_real("dpmm", "weight_concentration_prior", concentration, 0, open_low=True)
     kernel, sampler = settings["kernel"], settings["sampler"]
     if kernel == "auto":
         kernel = "gaussian" if infer_kind(rows) == "real" else "bernoulli"
@@ -31,8 +34,8 @@ def _dpmm(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
         )
         remedy = ("As in ", Argument("known_scale", value=0.5), ".")
         raise invalid("dpmm", "known_scale", allowed, f"none for {rows.width}", remedy)
-    given = {name: settings[name] for name in ("alpha", *PRIOR)}
-    model = DPMixture(rows.width, kernel, **given, generator=generator)
+    given = {name: settings[name] for name in PRIOR}
+    model = DPMixture(rows.width, kernel, alpha=concentration, **given, generator=generator)
     return model, SAMPLERS[sampler](settings["n_chains"], settings["n_moves"], settings["n_keep"])
 
 
@@ -60,8 +63,8 @@ FAMILIES.register(
                 "gaussian otherwise",
                 ("auto", "gaussian", "bernoulli", "multinomial"),
             ),
-            "alpha": Setting(
-                None, "concentration; none gives it a Gamma(1, 1) prior and draws it along"
+            "weight_concentration_prior": Setting(
+                None, "concentration alpha; none gives it a Gamma(1, 1) prior and draws it along"
             ),
             "known_scale": Setting(
                 None,

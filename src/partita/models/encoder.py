@@ -6,24 +6,24 @@ learning trains.
 Letters: D columns, E dimensions of the embedding, C channels.
 """
 
-from collections.abc import Sequence
 from math import prod
-from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_count, check_counts, check_module, check_width
-from partita.core.protocols import Capability, Data, Model, Settings
+from partita.core.arguments import PositiveInt, Sizes
+from partita.core.checks import check_module, check_width
+from partita.core.protocols import Capability, Data
 from partita.core.registry import MODELS
 from partita.core.support import Real
 from partita.errors import invalid
-from partita.nets import MLP, ConvNet, build, describe
+from partita.models.networked import Networked
+from partita.nets import MLP, ConvNet
 
 
 @MODELS.register
-class Encoder(Model):
+class Encoder(Networked):
     """Rows to unit vectors; ``forward`` is the embedding.
 
     Arguments:
@@ -45,30 +45,28 @@ class Encoder(Model):
         "Encoder": {"visible": 2, "embedding": 2, "widths": (4,)},
     }
     capabilities = frozenset({Capability.EMBEDS})
+    unsaved = ("shape", "widths", "channels")
     shift: Tensor
     scale: Tensor
 
     def __init__(
         self,
-        visible: int,
-        embedding: int = 32,
+        visible: PositiveInt,
+        embedding: PositiveInt = 32,
         *,
-        shape: Sequence[int] | None = None,
-        widths: Sequence[int] = (256, 128),
-        channels: Sequence[int] = (32, 64),
+        shape: Sizes | None = None,
+        widths: Sizes = (256, 128),
+        channels: Sizes = (32, 64),
         net: nn.Module | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.support = Real(check_count("Encoder", "visible", visible))
-        self.embedding = check_count("Encoder", "embedding", embedding)
-        shape = None if shape is None else check_counts("Encoder", "shape", shape)
+        self.support, self.embedding = Real(visible), embedding
         if shape is not None and visible % prod(shape):
             raise invalid("Encoder", "shape", f"divide the {visible} columns into channels", shape)
         if net is None and shape is None:
             net = MLP(visible, embedding, widths=widths, gain=6**0.5, generator=generator)
-        elif net is None:
-            assert shape is not None
+        elif net is None and shape is not None:
             net = ConvNet(
                 shape,
                 embedding,
@@ -77,9 +75,8 @@ class Encoder(Model):
                 pool="max",
                 generator=generator,
             )
-        check_module("Encoder", "net", net)
-        self.net = net
-        like = next(net.parameters())
+        self.net = check_module("Encoder", "net", net)
+        like = next(self.net.parameters())
         self.register_buffer("shift", like.new_zeros(()))
         self.register_buffer("scale", like.new_ones(()))
 
@@ -89,24 +86,12 @@ class Encoder(Model):
         return functional.normalize(self.net((x - self.shift) * self.scale), dim=-1)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """One shift and one scale for all columns, so that images stay images."""
         mean = data.mean()
         spread = (data.variance() + (mean - mean.mean()).square()).mean().sqrt()
         self.shift.copy_(mean.mean())
         self.scale.copy_(1 / spread.clamp_min(1e-12))
-
-    def settings(self) -> Settings:
-        return {
-            "visible": self.support.width,
-            "embedding": self.embedding,
-            "net": describe(self.net),
-        }
-
-    @classmethod
-    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
-        net = build(settings["net"], "Encoder", generator=generator)
-        return cls(settings["visible"], settings["embedding"], net=net, generator=generator)
 
     def title(self) -> str:
         return f"Encoder({self.support.width}, {self.embedding})"

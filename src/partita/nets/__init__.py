@@ -1,11 +1,11 @@
 """Networks, described by JSON-able settings so that saved runs rebuild them."""
 
-import torch
-from torch import nn
+from torch import Generator, nn
 
+from partita.core.protocols import Settings
 from partita.errors import RunError
 from partita.nets.attention import Attention
-from partita.nets.base import Net, Settings
+from partita.nets.base import Net
 from partita.nets.causal import CausalConv
 from partita.nets.conv import ConvDecoder, ConvNet
 from partita.nets.h3 import H3
@@ -41,7 +41,7 @@ def describe(net: nn.Module) -> Settings | None:
     """A network of the table as JSON; None for a module of the user's own, which is code and is
     never saved.
 
-    >>> describe(MLP(2, 1, widths=(4,), generator=torch.Generator()))
+    >>> describe(MLP(2, 1, widths=(4,), generator=Generator()))
     {'net': 'MLP', 'inputs': 2, 'outputs': 1, 'widths': [4], 'activation': 'silu'}
     """
     name = type(net).__name__
@@ -50,7 +50,7 @@ def describe(net: nn.Module) -> Settings | None:
     return {"net": name, **net.settings()}
 
 
-def build(description: Settings | None, owner: str, *, generator: torch.Generator) -> nn.Module:
+def build(description: Settings | None, owner: str, *, generator: Generator) -> nn.Module:
     """The network that :func:`describe` described, with fresh weights; only names of the table are
     ever built.
     """

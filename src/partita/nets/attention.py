@@ -12,9 +12,10 @@ Letters: B batch, L length, D width, H heads, d = D / H.
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from partita.core.arguments import PositiveInt
 from partita.core.checks import check_count
 from partita.errors import invalid
 from partita.nets.base import linear
@@ -43,12 +44,9 @@ class Attention(MatrixMixer[AttentionState]):
     torch.Size([1, 5, 8])
     """
 
-    SETTINGS = ("width", "heads")
-
-    def __init__(self, width: int, heads: int = 4, *, generator: torch.Generator) -> None:
+    def __init__(self, width: PositiveInt, heads: PositiveInt = 4, *, generator: Generator) -> None:
         super().__init__()
-        self.width = check_count("Attention", "width", width)
-        self.heads = check_count("Attention", "heads", heads)
+        self.width, self.heads = width, heads
         if width % (2 * heads):
             raise invalid("Attention", "width", f"be a multiple of 2 heads = {2 * heads}", width)
         self.into = linear(width, 3 * width, generator=generator)

@@ -4,15 +4,13 @@ JSON, never code.
 
 from abc import ABC
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias
+from typing import Annotated, TypeAlias
 
-import torch
-from torch import nn
+from torch import Generator, nn
 
-from partita.core.protocols import Built
+from partita.core.protocols import Built, Settings
 from partita.errors import invalid
 
-Settings: TypeAlias = dict[str, Any]  # JSON
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "silu": nn.SiLU,
     "tanh": nn.Tanh,
@@ -23,29 +21,21 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Net(Built, ABC):
-    """A network that describes itself."""
-
-    #: Constructor arguments to save, each held in an attribute of the same name.
-    SETTINGS: ClassVar[tuple[str, ...]] = ()
-
-    def settings(self) -> Settings:
-        """Constructor arguments as JSON."""
-        values = {name: getattr(self, name) for name in self.SETTINGS}
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in values.items()
-        }
+    """A network that describes itself by its constructor's arguments."""
 
 
-def make_activation(owner: str, name: str) -> nn.Module:
-    """The activation of a name."""
-    if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise invalid(owner, "activation", "be one of " + ", ".join(ACTIVATIONS), repr(name))
-    return ACTIVATIONS[name]()
+def check_activation(owner: str, parameter: str, value: object) -> object:
+    """The name of an activation."""
+    if not isinstance(value, str) or value not in ACTIVATIONS:
+        raise invalid(owner, parameter, "be one of " + ", ".join(ACTIVATIONS), repr(value))
+    return value
+
+
+Activation: TypeAlias = Annotated[str, check_activation]
 
 
 def check_options(owner: str, parameter: str, value: object) -> Settings:
-    """Settings of a part by name, or none."""
+    """Settings of a part by name; none of them for None."""
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
@@ -54,20 +44,21 @@ def check_options(owner: str, parameter: str, value: object) -> Settings:
     return dict(value)
 
 
+Options: TypeAlias = Annotated[Settings | None, check_options]
+
+
 class _Unset(nn.Linear):
     def reset_parameters(self) -> None:
         """No weights from anywhere else; torch's ``skip_init`` takes eight times as long."""
 
 
-def init_uniform(layer: nn.Module, bound: float, generator: torch.Generator) -> None:
+def init_uniform(layer: nn.Module, bound: float, generator: Generator) -> None:
     """Draw all parameters of a layer between -bound and bound."""
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
 
-def linear(
-    inputs: int, outputs: int, *, gain: float = 1.0, generator: torch.Generator
-) -> nn.Linear:
+def linear(inputs: int, outputs: int, *, gain: float = 1.0, generator: Generator) -> nn.Linear:
     """A linear layer whose first weights come from ``generator``: uniform with variance gain^2 / (3
     inputs), torch's own at gain 1.
     """

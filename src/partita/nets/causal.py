@@ -10,9 +10,9 @@ Letters: B batch, L length, D width, K kernel, g gap.
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_count
+from partita.core.arguments import PositiveInt
 from partita.nets.base import init_uniform, linear
 from partita.nets.mixer import Mixer
 
@@ -28,15 +28,17 @@ class CausalConv(Mixer[Tensor]):
         generator: Source of the first weights.
     """
 
-    SETTINGS = ("width", "kernel", "gap")
-
     def __init__(
-        self, width: int, kernel: int = 4, gap: int = 1, *, generator: torch.Generator
+        self,
+        width: PositiveInt,
+        kernel: PositiveInt = 4,
+        gap: PositiveInt = 1,
+        *,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.width = check_count("CausalConv", "width", width)
-        self.kernel = check_count("CausalConv", "kernel", kernel)
-        self.gap = check_count("CausalConv", "gap", gap)
+        self.width = width
+        self.reach = gap * (kernel - 1)  # steps of the past that it sees
         self.conv = cast(
             nn.Conv1d,
             nn.utils.skip_init(
@@ -45,11 +47,6 @@ class CausalConv(Mixer[Tensor]):
         )
         init_uniform(self.conv, (width * kernel) ** -0.5, generator)
         self.out = linear(width, width, generator=generator)
-
-    @property
-    def reach(self) -> int:
-        """Steps of the past that it sees."""
-        return self.gap * (self.kernel - 1)
 
     def forward(self, u: Tensor) -> Tensor:
         padded = nn.functional.pad(self.check(u).transpose(1, 2), (self.reach, 0))

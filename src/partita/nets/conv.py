@@ -12,13 +12,14 @@ Letters: C channels, L (or I x J) places, K filter size, O output channels.
 
 from collections.abc import Sequence
 from math import prod
+from typing import Annotated
 
-import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_choice, check_count, check_counts, check_flag, check_width
+from partita.core.arguments import Flag, PositiveInt, Sizes, one_of
+from partita.core.checks import check_count, check_width
 from partita.errors import invalid
-from partita.nets.base import Net, init_uniform, linear, make_activation
+from partita.nets.base import ACTIVATIONS, Activation, Net, init_uniform, linear
 
 POOLS = {"max": (nn.MaxPool1d, nn.MaxPool2d), "average": (nn.AvgPool1d, nn.AvgPool2d)}
 
@@ -26,33 +27,20 @@ POOLS = {"max": (nn.MaxPool1d, nn.MaxPool2d), "average": (nn.AvgPool1d, nn.AvgPo
 class _Convolutional(Net):
     """What the encoder and the decoder share: sizes, their checks, and a block of layers."""
 
-    def _set(
-        self,
-        shape: Sequence[int],
-        depth: int,
-        channels: Sequence[int],
-        kernel: int,
-        separable: bool,
-        activation: str,
-    ) -> None:
+    def _check(self, shape: Sequence[int], channels: Sequence[int], kernel: int) -> None:
         owner = type(self).__name__
-        self.shape = check_counts(owner, "shape", shape)
-        if len(self.shape) not in (1, 2):
+        if len(shape) not in (1, 2):
             allowed, remedy = "be (length,) or (height, width)", "Channels are given as depth."
-            raise invalid(owner, "shape", allowed, self.shape, remedy)
-        self.depth = check_count(owner, "depth", depth)
-        self.separable = check_flag(owner, "separable", separable)
-        self.channels = check_counts(owner, "channels", channels)
-        check_count(owner, "the number of channels", len(self.channels))
-        self.kernel = check_count(owner, "kernel", kernel)
+            raise invalid(owner, "shape", allowed, shape, remedy)
+        check_count(owner, "the number of channels", len(channels))
         if kernel % 2 == 0:
             raise invalid(owner, "kernel", "be odd, so that sizes stay", kernel)
-        self.activation = activation
 
-    def _block(self, before: int, after: int, generator: torch.Generator) -> list[nn.Module]:
-        make = separable_convolution if self.separable else convolution
-        layer = make(before, after, self.kernel, len(self.shape), generator=generator)
-        return [layer, make_activation(type(self).__name__, self.activation)]
+    def _block(self, before: int, after: int, generator: Generator) -> list[nn.Module]:
+        made = self.arguments
+        make = separable_convolution if made["separable"] else convolution
+        layer = make(before, after, made["kernel"], len(made["shape"]), generator=generator)
+        return [layer, ACTIVATIONS[made["activation"]]()]
 
 
 class ConvNet(_Convolutional):
@@ -70,51 +58,39 @@ class ConvNet(_Convolutional):
         activation: ``"silu"``, ``"tanh"``, ``"softplus"``, ``"gelu"`` or ``"relu"``.
         generator: Source of the first weights.
 
+    >>> import torch
     >>> net = ConvNet((8, 8), 3, channels=(4,), generator=torch.Generator().manual_seed(0))
     >>> net(torch.zeros(5, 64)).shape
     torch.Size([5, 3])
     """
 
-    SETTINGS = (
-        "shape",
-        "outputs",
-        "depth",
-        "channels",
-        "kernel",
-        "pool",
-        "separable",
-        "activation",
-    )
-
     def __init__(
         self,
-        shape: Sequence[int],
-        outputs: int,
+        shape: Sizes,
+        outputs: PositiveInt,
         *,
-        depth: int = 1,
-        channels: Sequence[int] = (16, 32),
-        kernel: int = 3,
-        pool: str = "average",
-        separable: bool = False,
-        activation: str = "silu",
-        generator: torch.Generator,
+        depth: PositiveInt = 1,
+        channels: Sizes = (16, 32),
+        kernel: PositiveInt = 3,
+        pool: Annotated[str, one_of(*POOLS, "none")] = "average",
+        separable: Flag = False,
+        activation: Activation = "silu",
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self._set(shape, depth, channels, kernel, separable, activation)
-        check_count("ConvNet", "outputs", outputs)
-        check_choice("ConvNet", "pool", pool, (*POOLS, "none"))
-        self.pool = pool
-        self.inputs, self.outputs = depth * prod(self.shape), outputs
+        self._check(shape, channels, kernel)
+        self.shape, self.depth = shape, depth
+        self.inputs, self.outputs = depth * prod(shape), outputs
         self.blocks = nn.Sequential()
-        size, before = self.shape, depth
-        for after in self.channels:
+        size, before = shape, depth
+        for after in channels:
             self.blocks.extend(self._block(before, after, generator))
             before = after
             if pool != "none":
                 self.blocks.append(POOLS[pool][len(size) - 1](2))
                 size = tuple(n // 2 for n in size)
         if min(size) < 1:
-            allowed = f"pool {self.shape} at most until one place is left"
+            allowed = f"pool {shape} at most until one place is left"
             raise invalid("ConvNet", "channels", allowed, f"{len(channels)} poolings")
         self.last = linear(before * prod(size), outputs, generator=generator)
 
@@ -136,42 +112,40 @@ class ConvDecoder(_Convolutional):
         channels: Of each block, from the smallest map to the largest.
         kernel, separable, activation, generator: As in :class:`ConvNet`.
 
+    >>> import torch
     >>> ConvDecoder(3, (7, 5), channels=(4,), generator=torch.Generator().manual_seed(0))(
     ...     torch.zeros(2, 3)
     ... ).shape
     torch.Size([2, 35])
     """
 
-    SETTINGS = ("inputs", "shape", "depth", "channels", "kernel", "separable", "activation")
-
     def __init__(
         self,
-        inputs: int,
-        shape: Sequence[int],
+        inputs: PositiveInt,
+        shape: Sizes,
         *,
-        depth: int = 1,
-        channels: Sequence[int] = (32, 16),
-        kernel: int = 3,
-        separable: bool = False,
-        activation: str = "silu",
-        generator: torch.Generator,
+        depth: PositiveInt = 1,
+        channels: Sizes = (32, 16),
+        kernel: PositiveInt = 3,
+        separable: Flag = False,
+        activation: Activation = "silu",
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self._set(shape, depth, channels, kernel, separable, activation)
-        check_count("ConvDecoder", "inputs", inputs)
-        self.inputs, self.outputs = inputs, depth * prod(self.shape)
-        sizes = [self.shape]
-        for _ in self.channels:
+        self._check(shape, channels, kernel)
+        self.inputs, self.outputs = inputs, depth * prod(shape)
+        sizes = [shape]
+        for _ in channels:
             sizes.insert(0, tuple(-(-n // 2) for n in sizes[0]))
-        self.first_shape = (self.channels[0], *sizes[0])
+        self.first_shape = (channels[0], *sizes[0])
         self.first = linear(inputs, prod(self.first_shape), generator=generator)
         self.blocks = nn.Sequential()
-        following = (*self.channels[1:], self.channels[-1])
-        for before, after, size in zip(self.channels, following, sizes[1:], strict=True):
-            self.blocks.append(nn.Upsample(size))
+        following = (*channels[1:], channels[-1])
+        for before, after, size in zip(channels, following, sizes[1:], strict=True):
+            self.blocks.append(nn.Upsample(tuple(size)))
             self.blocks.extend(self._block(before, after, generator))
         self.blocks.append(
-            convolution(self.channels[-1], depth, kernel, len(self.shape), generator=generator)
+            convolution(channels[-1], depth, kernel, len(shape), generator=generator)
         )
 
     def forward(self, z: Tensor) -> Tensor:
@@ -188,7 +162,7 @@ def convolution(
     places: int,
     *,
     groups: int = 1,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> nn.Module:
     """A convolution over one or two axes that keeps their sizes, with first weights from
     ``generator``.
@@ -203,7 +177,7 @@ def convolution(
 
 
 def separable_convolution(
-    before: int, after: int, kernel: int, places: int, *, generator: torch.Generator
+    before: int, after: int, kernel: int, places: int, *, generator: Generator
 ) -> nn.Sequential:
     """One filter per channel, then a mix of the channels at every place, (21.3)."""
     depthwise = convolution(before, before, kernel, places, groups=before, generator=generator)

@@ -14,18 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_real
 
 MOST = 0.95  # share: of hardly anything that is left nothing is learned
-_source: ContextVar[torch.Generator | None] = ContextVar("dropping", default=None)
+_source: ContextVar[Generator | None] = ContextVar("dropping", default=None)
 
 
 @contextmanager
-def dropping(generator: torch.Generator) -> Iterator[None]:
+def dropping(generator: Generator) -> Iterator[None]:
     """In here every :class:`Dropout` leaves out numbers, drawn from ``generator``."""
     token = _source.set(generator)
     try:
@@ -38,6 +37,7 @@ class Dropout(nn.Module):
     """Leaves out each number with probability ``share`` inside :func:`dropping`, and is the
     identity elsewhere.
 
+    >>> import torch
     >>> layer, ones = Dropout(0.5), torch.ones(1000)
     >>> with dropping(torch.Generator().manual_seed(0)):
     ...     seen = layer(ones)

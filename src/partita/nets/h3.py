@@ -12,9 +12,9 @@ Letters: q, k, v projections of u; S Toeplitz from the filter of a model, D diag
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_count
+from partita.core.arguments import PositiveInt, Several
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
 from partita.nets.mixer import MatrixMixer, channels_first
@@ -37,15 +37,16 @@ class H3(MatrixMixer[H3State]):
         generator: Source of the first weights.
     """
 
-    SETTINGS = ("width", "state", "longest")
-
     def __init__(
-        self, width: int, state: int = 16, *, longest: float = 1000.0, generator: torch.Generator
+        self,
+        width: PositiveInt,
+        state: Several = 16,
+        *,
+        longest: float = 1000.0,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.width = check_count("H3", "width", width)
-        self.state = check_count("H3", "state", state, 2)
-        self.longest = longest
+        self.width = width
         self.into = linear(width, 3 * width, generator=generator)
         self.shift = nn.Parameter(short_filters(width, state, generator))
         self.long = DiagonalSSM(width, state, longest=longest, generator=generator)
@@ -72,7 +73,7 @@ class H3(MatrixMixer[H3State]):
 
     def start(self, batch: int, capacity: int) -> H3State:
         return H3State(
-            self.shift.new_zeros(batch, self.width, self.state), self.long.start(batch, capacity)
+            self.shift.new_zeros(batch, *self.shift.shape), self.long.start(batch, capacity)
         )
 
     def step(self, u: Tensor, state: H3State) -> tuple[Tensor, H3State]:

@@ -14,10 +14,11 @@ m_k; c context.
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_count, check_counts
-from partita.nets.base import Net, linear, make_activation
+from partita.core.arguments import NonNegativeInt, PositiveInt, Sizes
+from partita.core.checks import check_count
+from partita.nets.base import ACTIVATIONS, Activation, Net, linear
 
 SOFT = 0.1
 
@@ -27,7 +28,7 @@ class MaskedLinear(nn.Module):
 
     mask: Tensor
 
-    def __init__(self, mask: Tensor, *, generator: torch.Generator) -> None:
+    def __init__(self, mask: Tensor, *, generator: Generator) -> None:
         super().__init__()
         self.layer = linear(mask.shape[1], mask.shape[0], generator=generator)
         self.register_buffer("mask", mask.to(self.layer.weight), persistent=False)
@@ -48,7 +49,48 @@ class MaskedLinear(nn.Module):
             p.mul_(SOFT)
 
 
-class MaskedMLP(Net):
+class _Masked(Net):
+    """Columns with several inputs and outputs each, of which each sees those before it."""
+
+    into_hidden: nn.Linear  # where there is a context
+    into_outputs: nn.Linear
+
+    def _set(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        widths: Sequence[int],
+        activation: str,
+        generator: Generator,
+    ) -> None:
+        before, after = (
+            torch.arange(1, len(sizes) + 1).repeat_interleave(torch.tensor(sizes))
+            for sizes in (inputs, outputs)
+        )
+        self.hidden, degrees = nn.ModuleList(), before
+        for width in widths:
+            # inputs that each unit may see, spread evenly from 1 to D - 1; none of a single one
+            following = 1 + torch.arange(width) % max(1, len(inputs) - 1)
+            following = following if len(inputs) > 1 else torch.zeros_like(following)
+            self.hidden.append(MaskedLinear(following[:, None] >= degrees, generator=generator))
+            degrees = following
+        self.last = MaskedLinear(after[:, None] > degrees, generator=generator)
+        self.direct = MaskedLinear(after[:, None] > before, generator=generator)
+        self.act = ACTIVATIONS[activation]()
+
+    def numbers(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """The numbers of all columns side by side, ``(*, sum of inputs) -> (*, sum of
+        outputs)``.
+        """
+        a = self.hidden[0](x)
+        a = self.act(a if context is None else a + self.into_hidden(context))
+        for layer in self.hidden[1:]:
+            a = self.act(layer(a))
+        y = self.last(a) + self.direct(x)
+        return y if context is None else y + self.into_outputs(context)
+
+
+class MaskedMLP(_Masked):
     """K numbers for each of D inputs, from the inputs before it (MADE, Germain et al. 2015) and a
     context that all may see.
 
@@ -65,44 +107,30 @@ class MaskedMLP(Net):
     torch.Size([5, 4, 2])
     """
 
-    SETTINGS = ("inputs", "outputs", "widths", "context", "activation")
-
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
+        inputs: PositiveInt,
+        outputs: PositiveInt,
         *,
-        widths: Sequence[int] = (512,),
-        context: int = 0,
-        activation: str = "relu",
-        generator: torch.Generator,
+        widths: Sizes = (512,),
+        context: NonNegativeInt = 0,
+        activation: Activation = "relu",
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.widths = check_counts("MaskedMLP", "widths", widths)
-        for name, value in (("inputs", inputs), ("outputs", outputs), ("layers", len(self.widths))):
-            check_count("MaskedMLP", name, value)
-        self.inputs, self.outputs, self.activation = inputs, outputs, activation
-        self.context = check_count("MaskedMLP", "context", context, 0)
-        self.hidden, self.last, self.direct = _masked_layers(
-            [1] * inputs, [outputs] * inputs, self.widths, generator
-        )
-        self.act = make_activation("MaskedMLP", activation)
+        check_count("MaskedMLP", "layers", len(widths))
+        self.inputs, self.outputs = inputs, outputs
+        self._set([1] * inputs, [outputs] * inputs, widths, activation, generator)
         if context:
-            self.into_hidden = linear(context, self.widths[0], generator=generator)
+            self.into_hidden = linear(context, widths[0], generator=generator)
             self.into_outputs = linear(context, inputs * outputs, generator=generator)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """``(*, D) -> (*, D, K)``."""
-        a = self.hidden[0](x)
-        a = self.act(a if context is None else a + self.into_hidden(context))
-        for layer in self.hidden[1:]:
-            a = self.act(layer(a))
-        y = self.last(a) + self.direct(x)
-        y = y if context is None else y + self.into_outputs(context)
-        return y.unflatten(-1, (self.inputs, self.outputs))
+        return self.numbers(x, context).unflatten(-1, (self.inputs, self.outputs))
 
 
-class MaskedColumns(Net):
+class MaskedColumns(_Masked):
     """As :class:`MaskedMLP`, with ``inputs`` and ``outputs`` of each column in place of one number
     for all (theory/mixed_tables.md, eq. 45.6).
 
@@ -111,56 +139,25 @@ class MaskedColumns(Net):
     [2, 3]
     """
 
-    SETTINGS = ("inputs", "outputs", "widths", "activation")
-
     def __init__(
         self,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
+        inputs: Sizes,
+        outputs: Sizes,
         *,
-        widths: Sequence[int] = (512,),
-        activation: str = "relu",
-        generator: torch.Generator,
+        widths: Sizes = (512,),
+        activation: Activation = "relu",
+        generator: Generator,
     ) -> None:
         super().__init__()
         for name, values in (("inputs", inputs), ("outputs", outputs), ("widths", widths)):
-            check_count("MaskedColumns", name, len(check_counts("MaskedColumns", name, values)))
-        self.inputs, self.outputs = list(inputs), list(outputs)
-        self.widths, self.activation = tuple(widths), activation
-        self.hidden, self.last, self.direct = _masked_layers(inputs, outputs, widths, generator)
-        self.act = make_activation("MaskedColumns", activation)
+            check_count("MaskedColumns", name, len(values))
+        self.outputs = list(outputs)
+        self._set(inputs, outputs, widths, activation, generator)
 
-    def forward(self, e: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """``(*, sum of inputs)`` to the numbers of each column."""
-        a = e
-        for layer in self.hidden:
-            a = self.act(layer(a))
-        return (self.last(a) + self.direct(e)).split(self.outputs, -1)
+        return self.numbers(x).split(self.outputs, -1)
 
     def biases(self) -> tuple[Tensor, ...]:
         """What each column gets before anything is seen; views, to be set."""
         return self.last.layer.bias.split(self.outputs)
-
-
-def _masked_layers(
-    inputs: Sequence[int],
-    outputs: Sequence[int],
-    widths: Sequence[int],
-    generator: torch.Generator,
-) -> tuple[nn.ModuleList, MaskedLinear, MaskedLinear]:
-    """Hidden layers, the last layer and the direct one, of columns with so many inputs and outputs
-    each.
-    """
-    before, after = (
-        torch.arange(1, len(sizes) + 1).repeat_interleave(torch.tensor(sizes))
-        for sizes in (inputs, outputs)
-    )
-    hidden, degrees = nn.ModuleList(), before
-    for width in widths:
-        # inputs that each unit may see, spread evenly from 1 to D - 1; none of a single one
-        following = 1 + torch.arange(width) % max(1, len(inputs) - 1)
-        following = following if len(inputs) > 1 else torch.zeros_like(following)
-        hidden.append(MaskedLinear(following[:, None] >= degrees, generator=generator))
-        degrees = following
-    last = MaskedLinear(after[:, None] > degrees, generator=generator)
-    return hidden, last, MaskedLinear(after[:, None] > before, generator=generator)

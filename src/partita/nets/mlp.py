@@ -5,15 +5,18 @@ r"""The multilayer perceptron.
 Letters: D inputs, K outputs, a activation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
+from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import LARGEST, check_count, check_counts, check_real
-from partita.nets.base import Net, linear, make_activation
+from partita.core.arguments import PositiveInt, Sizes
+from partita.core.checks import LARGEST, check_real
+from partita.nets.base import ACTIVATIONS, Activation, Net, linear
 
 aten = torch.ops.aten
 # a gradient and the input of the activation, torch's own formulas
@@ -44,27 +47,24 @@ class MLP(Net):
     torch.Size([5, 3])
     """
 
-    SETTINGS = ("inputs", "outputs", "widths", "activation")
+    unsaved = ("gain",)
 
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
+        inputs: PositiveInt,
+        outputs: PositiveInt,
         *,
-        widths: Sequence[int] = (64, 64),
-        activation: str = "silu",
-        gain: float = 1.0,
-        generator: torch.Generator,
+        widths: Sizes = (64, 64),
+        activation: Activation = "silu",
+        gain: Annotated[float, partial(check_real, low=0, high=LARGEST, open_low=True)] = 1.0,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.inputs = check_count("MLP", "inputs", inputs)
-        self.outputs = check_count("MLP", "outputs", outputs)
-        self.widths, self.activation = check_counts("MLP", "widths", widths), activation
-        check_real("MLP", "gain", gain, 0, LARGEST, open_low=True)
+        self.inputs, self.outputs, self.activation = inputs, outputs, activation
         layers: list[nn.Module] = []
-        for before, after in pairwise((inputs, *self.widths, outputs)):
-            layers.append(linear(before, after, gain=gain, generator=generator))
-            layers.append(make_activation("MLP", activation))
+        for before, after in pairwise((inputs, *widths, outputs)):
+            layers += [linear(before, after, gain=gain, generator=generator)]
+            layers += [ACTIVATIONS[activation]()]
         self.layers = nn.Sequential(*layers[:-1])
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,9 +7,9 @@ Letters: B batch, L length, D width.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_count
+from partita.core.arguments import PositiveInt
 from partita.nets.base import init_uniform, linear
 from partita.nets.mixer import Mixer
 
@@ -25,19 +25,16 @@ class LSTM(Mixer[Memory]):
         generator: Source of the first weights.
     """
 
-    SETTINGS = ("width", "hidden")
-
     def __init__(
-        self, width: int, hidden: int | None = None, *, generator: torch.Generator
+        self, width: PositiveInt, hidden: PositiveInt | None = None, *, generator: Generator
     ) -> None:
         super().__init__()
-        self.width = check_count("LSTM", "width", width)
-        self.hidden = check_count("LSTM", "hidden", width if hidden is None else hidden)
-        self.lstm = nn.LSTM(self.width, self.hidden, batch_first=True, device=generator.device)
-        init_uniform(self.lstm, self.hidden**-0.5, generator)
+        self.width, hidden = width, width if hidden is None else hidden
+        self.lstm = nn.LSTM(width, hidden, batch_first=True, device=generator.device)
+        init_uniform(self.lstm, hidden**-0.5, generator)
         with torch.no_grad():  # remember at first
-            self.lstm.get_parameter("bias_hh_l0")[self.hidden : 2 * self.hidden] += 1.0
-        self.out = linear(self.hidden, width, generator=generator)
+            self.lstm.get_parameter("bias_hh_l0")[hidden : 2 * hidden] += 1.0
+        self.out = linear(hidden, width, generator=generator)
 
     def forward(self, u: Tensor) -> Tensor:
         return self.out(self.lstm(self.check(u))[0])

@@ -10,15 +10,16 @@ Letters: B batch, L length, D width.
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Annotated, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_choice, check_count, check_layers, check_real
+from partita.core.arguments import Depth, NonNegativeInt, PositiveInt, one_of, within
+from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.nets.attention import Attention
-from partita.nets.base import Net, Settings, check_options, linear
+from partita.nets.base import Net, Options, linear
 from partita.nets.causal import CausalConv
 from partita.nets.dropout import MOST, Dropout
 from partita.nets.h3 import H3
@@ -45,7 +46,7 @@ class Block(nn.Module):
     """One mixer and one perceptron, each after a norm and added to its input."""
 
     def __init__(
-        self, mixer: Mixer, expand: int, depth: int, dropout: Dropout, *, generator: torch.Generator
+        self, mixer: Mixer, expand: int, depth: int, dropout: Dropout, *, generator: Generator
     ) -> None:
         super().__init__()
         width = mixer.width
@@ -89,32 +90,28 @@ class SequenceNet(Net):
     torch.Size([1, 5, 8])
     """
 
-    SETTINGS = ("width", "layers", "mixer", "options", "expand")
-
     def __init__(
         self,
-        width: int,
-        layers: int,
-        mixer: str = "hyena",
+        width: PositiveInt,
+        layers: Depth,
+        mixer: Annotated[str, one_of(*MIXERS)] = "hyena",
         *,
-        options: Settings | None = None,
-        expand: int = 4,
-        dropout: float = 0.0,
-        generator: torch.Generator,
+        options: Options = None,
+        expand: NonNegativeInt = 4,
+        dropout: Annotated[float, within(0, MOST)] = 0.0,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_choice("SequenceNet", "mixer", mixer, tuple(MIXERS))
-        self.width = check_count("SequenceNet", "width", width)
-        self.layers = check_layers("SequenceNet", "layers", layers)
-        self.mixer = mixer
-        self.options = check_options("SequenceNet", "options", options)
-        self.expand = check_count("SequenceNet", "expand", expand, 0)
+        self.width, self.mixer = width, mixer
         try:
-            mixers = [self._make_mixer(i, generator) for i in range(layers)]
+            mixers = [
+                MIXERS[mixer](width, **_of_layer(mixer, options or {}, i), generator=generator)
+                for i in range(layers)
+            ]
         except TypeError as error:
             allowed = f"be settings of the {mixer} mixer"
             raise invalid("SequenceNet", "options", allowed, options, f"({error})") from None
-        self.dropout = Dropout(check_real("SequenceNet", "dropout", dropout, 0, MOST))
+        self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(
             Block(part, expand, layers, self.dropout, generator=generator) for part in mixers
         )
@@ -140,19 +137,17 @@ class SequenceNet(Net):
             following.append(past)
         return self.norm(u), following
 
-    def settings(self) -> Settings:
-        return {**super().settings(), "dropout": self.dropout.share}
-
-    def _make_mixer(self, layer: int, generator: torch.Generator) -> Mixer:
-        options = dict(self.options)
-        if self.mixer == "conv":  # gaps double from layer to layer
-            if "gap" in options:
-                raise TypeError("the gaps of conv are set by its layers")
-            options["gap"] = 2 ** (layer % MOST_DOUBLINGS)
-        return MIXERS[self.mixer](self.width, **options, generator=generator)
-
     def _blocks(self) -> list[Block]:
         return cast(list[Block], list(self.blocks))
+
+
+def _of_layer(mixer: str, options: Settings, layer: int) -> Settings:
+    """The options of one layer's mixer; gaps of convolutions double from layer to layer."""
+    if mixer != "conv":
+        return options
+    if "gap" in options:
+        raise TypeError("the gaps of conv are set by its layers")
+    return {**options, "gap": 2 ** (layer % MOST_DOUBLINGS)}
 
 
 @torch.no_grad()

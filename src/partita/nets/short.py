@@ -11,7 +11,7 @@ present.
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.autograd.function import FunctionCtx
 
 
@@ -57,10 +57,10 @@ def depthwise_causal(z: Tensor, short: Tensor) -> Tensor:
     >>> depthwise_causal(torch.tensor([[[1.0, 2.0, 4.0]]]), torch.tensor([[10.0, 1.0]])).tolist()
     [[[1.0, 12.0, 24.0]]]
     """
-    return _Shifted.apply(z, short, False)  # type: ignore[return-value]
+    return cast(Tensor, _Shifted.apply(z, short, False))
 
 
-def short_filters(channels: int, kernel: int, generator: torch.Generator) -> Tensor:
+def short_filters(channels: int, kernel: int, generator: Generator) -> Tensor:
     """First values of short filters: near the present alone, so that a projection starts as a
     linear one.
     """

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.utils import parametrize
 
 from partita.core import rng
@@ -62,7 +62,7 @@ def power_iteration(
     """
     check_count("power_iteration", "iterations", iterations)
     v, residual = v / v.norm().clamp_min(1e-30), math.inf
-    sigma = v.new_zeros(())
+    sigma, count = v.new_zeros(()), 0
     for count in range(1, iterations + 1):
         w = adjoint(apply(v))
         square = (v * w).sum()  # the Rayleigh quotient, sigma^2
@@ -82,7 +82,7 @@ def spectral_norm(
     *,
     tolerance: float = 1e-6,
     iterations: int = 20_000,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> Norm:
     """Power iteration on a linear or convolutional layer; ``shape`` is that of one input,
     ``(channels, *size)``, of a convolution.
@@ -138,7 +138,7 @@ class SpectralBound(nn.Module):
         bound: float,
         shape: Shape | None,
         tolerance: float,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         object.__setattr__(self, "layer", layer)  # not a submodule: it owns this one
@@ -162,7 +162,7 @@ def bound_spectral_norms(
     *,
     shape: Shape | None = None,
     tolerance: float = 1e-3,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> nn.Module:
     """Parametrize every linear and convolutional layer of a network so that its spectral norm is
     about ``bound`` at most.
@@ -232,7 +232,7 @@ def gradient_penalty(
     y: Tensor,
     *,
     target: float = 1.0,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> Tensor:
     r"""E[(|grad f(z)| - target)^2] at random points z between rows of x and of y (Gulrajani et al.
     2017), eq. 16.16.

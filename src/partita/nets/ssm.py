@@ -13,20 +13,20 @@ size.
 """
 
 from abc import abstractmethod
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import LARGEST, check_choice, check_count, check_flag, check_real
+from partita.core.arguments import Flag, PositiveInt, one_of
+from partita.core.checks import LARGEST, check_count, check_real
 from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution
 from partita.nets.mixer import MatrixMixer
 
 SSMState: TypeAlias = tuple[Tensor, Tensor, Tensor]  # two of the recurrence, and x
-RULES = ("zoh", "bilinear")
 REMEDY = (
     "Give A eigenvalues with negative real parts, or of modulus at most 1 where it is discrete."
 )
@@ -97,18 +97,42 @@ class SSM(MatrixMixer[SSMState]):
     """What dense and diagonal models share: D channels, each a single-input single-output model,
     without mixing between channels.
 
-    As a mixer of a network (``mix=True``) a linear layer goes before, and an activation and a
-    linear layer after.
+    Arguments:
+        width: D channels.
+        state: N.
+        rule: ``"zoh"`` or ``"bilinear"``.
+        shortest, longest: Steps over which the channels remember at first; 1 / dt runs between
+            them.
+        mix: As a mixer of a network: a linear layer before, and an activation and a linear layer
+            after.
     """
 
-    SETTINGS = ("width", "state", "rule", "shortest", "longest", "mix")
+    def __init__(
+        self,
+        width: PositiveInt,
+        state: PositiveInt = 16,
+        *,
+        rule: Annotated[str, one_of("zoh", "bilinear")] = "zoh",
+        shortest: float = 10.0,
+        longest: float = 1000.0,
+        mix: Flag = False,
+        generator: Generator,
+    ) -> None:
+        super().__init__()
+        self.width, self.rule = width, rule
+        like = torch.zeros(width, device=generator.device)
+        self.log_dt = nn.Parameter(-log_spaced(type(self).__name__, shortest, longest, like))
+        self.set_modes(state, generator)
+        self.D = nn.Parameter(torch.ones_like(like))
+        self.into = linear(width, width, generator=generator) if mix else nn.Identity()
+        self.out = nn.Identity()
+        if mix:
+            gates = linear(width, 2 * width, generator=generator)
+            self.out = nn.Sequential(nn.GELU(), gates, nn.GLU(-1))
 
-    def _set(self, width: int, state: int, rule: str, shortest: float, longest: float) -> None:
-        owner = type(self).__name__
-        self.width = check_count(owner, "width", width)
-        self.state = check_count(owner, "state", state)
-        self.rule, self.shortest, self.longest = rule, shortest, longest
-        check_choice(owner, "rule", rule, RULES)
+    @abstractmethod
+    def set_modes(self, state: int, generator: Generator) -> None:
+        """Make A, B and C of all channels."""
 
     @abstractmethod
     def filter(self, length: int) -> Tensor:
@@ -122,14 +146,6 @@ class SSM(MatrixMixer[SSMState]):
 
     def matrix(self, gates: tuple[Tensor, ...], length: int) -> Tensor:
         return Toeplitz(gates[0]).dense()[None]
-
-    def _mixing(self, mix: bool, generator: torch.Generator) -> None:
-        self.mix = check_flag(type(self).__name__, "mix", mix)
-        self.into = linear(self.width, self.width, generator=generator) if mix else nn.Identity()
-        self.out = nn.Identity()
-        if mix:
-            gates = linear(self.width, 2 * self.width, generator=generator)
-            self.out = nn.Sequential(nn.GELU(), gates, nn.GLU(-1))
 
 
 class DenseSSM(SSM):
@@ -148,26 +164,11 @@ class DenseSSM(SSM):
     (torch.Size([1, 7, 2]), torch.Size([1, 2, 7, 7]))
     """
 
-    def __init__(
-        self,
-        width: int,
-        state: int = 16,
-        *,
-        rule: str = "zoh",
-        shortest: float = 10.0,
-        longest: float = 1000.0,
-        mix: bool = False,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        self._set(width, state, rule, shortest, longest)
-        A, B = (x.to(torch.get_default_dtype()).to(generator.device) for x in hippo(state))
-        self.log_dt = nn.Parameter(-log_spaced("DenseSSM", shortest, longest, A.new_zeros(width)))
-        self.A = nn.Parameter(A.expand(width, -1, -1).clone())
-        self.B = nn.Parameter(B.expand(width, -1).clone())
-        self.C = nn.Parameter(rng.normal((width, state), A, generator) / state**0.5)
-        self.D = nn.Parameter(A.new_ones(width))
-        self._mixing(mix, generator)
+    def set_modes(self, state: int, generator: Generator) -> None:
+        A, B = (x.to(self.log_dt) for x in hippo(state))
+        self.A = nn.Parameter(A.expand(self.width, -1, -1).clone())
+        self.B = nn.Parameter(B.expand(self.width, -1).clone())
+        self.C = nn.Parameter(rng.normal((self.width, state), A, generator) / state**0.5)
 
     def discrete(self) -> tuple[Tensor, Tensor]:
         """A and B of the recurrence, ``(D, N, N), (D, N)``; an A that lets a mode grow is
@@ -184,7 +185,7 @@ class DenseSSM(SSM):
 
     def start(self, batch: int, capacity: int) -> SSMState:
         A, B = self.discrete()
-        return A, B, A.new_zeros(batch, self.width, self.state)
+        return A, B, B.new_zeros(batch, *B.shape)
 
     def step(self, u: Tensor, state: SSMState) -> tuple[Tensor, SSMState]:
         (A, B, x), v = state, self.into(u)
@@ -202,33 +203,17 @@ class DiagonalSSM(SSM):
         rule, shortest, longest, mix: As in :class:`DenseSSM`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        state: int = 16,
-        *,
-        rule: str = "zoh",
-        shortest: float = 10.0,
-        longest: float = 1000.0,
-        mix: bool = False,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        check_count("DiagonalSSM", "state", state, 2)
-        self._set(width, state, rule, shortest, longest)
-        if state % 2:
+    def set_modes(self, state: int, generator: Generator) -> None:
+        if check_count("DiagonalSSM", "state", state, 2) % 2:
             allowed = "be even, for poles come in conjugate pairs"
             raise invalid("DiagonalSSM", "state", allowed, state)
         half = state // 2
-        like = torch.zeros(width, half, device=generator.device)
-        self.log_dt = nn.Parameter(-log_spaced("DiagonalSSM", shortest, longest, like[:, 0]))
+        like = self.log_dt.detach().new_zeros(self.width, half)
         self.log_decay = nn.Parameter(torch.full_like(like, 0.5).log())
         self.frequency = nn.Parameter(
-            torch.pi * torch.arange(half, device=like.device).expand(width, -1).to(like).clone()
+            torch.pi * torch.arange(half).expand_as(like).to(like).clone()
         )
-        self.C = nn.Parameter(rng.normal((width, half, 2), like, generator) * 0.5**0.5)
-        self.D = nn.Parameter(torch.ones_like(like[:, 0]))
-        self._mixing(mix, generator)
+        self.C = nn.Parameter(rng.normal((self.width, half, 2), like, generator) * 0.5**0.5)
 
     def poles(self) -> tuple[Tensor, Tensor]:
         """The logarithms of the discrete poles, and the residues C B, complex, ``(D, N / 2)``."""

@@ -9,6 +9,7 @@ matrix of the transform.
 """
 
 from functools import lru_cache
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ def fast_length(n: int) -> int:
     """
     from scipy.fft import next_fast_len
 
-    return int(next_fast_len(n, real=True))  # type: ignore[arg-type]
+    return cast(int, next_fast_len(n, True))
 
 
 class _TransformContext(FunctionCtx):
@@ -110,7 +111,7 @@ def by_transform(h: Tensor, u: Tensor, H: Tensor | None = None, *, n: int, L: in
     if not h.numel() or not u.numel():  # an empty batch, which transforms do not take
         return u.new_zeros(*torch.broadcast_shapes(h.shape[:-1], u.shape[:-1]), L)
     if torch.is_grad_enabled():
-        return _ByTransform.apply(h, u, H, n, L)  # type: ignore[return-value]
+        return cast(Tensor, _ByTransform.apply(h, u, H, n, L))
     return torch.fft.irfft(transform(u, n) * (transform(h, n) if H is None else H), n=n)[..., :L]
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments
 from partita.objectives.partition_chain import (
     ChainArrays,
     PartitionChain,
     PartitionProblem,
-    Statistics,
     gather,
 )
 from partita.runtime.threads import map_in_threads
@@ -40,7 +40,7 @@ class CollapsedGibbs(PartitionChain):
 
     def advance(
         self, problem: PartitionProblem, chains: ChainArrays, *, generator: torch.Generator
-    ) -> list[Statistics]:
+    ) -> list[ClusterMoments]:
         return map_in_threads(
             self._sweep,
             [(problem, *chain) for chain in zip(chains.z, chains.alpha, chains.seeds, strict=True)],
@@ -48,11 +48,11 @@ class CollapsedGibbs(PartitionChain):
 
     def _sweep(
         self, problem: PartitionProblem, z: np.ndarray, alpha: float, seeds: np.ndarray
-    ) -> Statistics:
+    ) -> ClusterMoments:
         from partita.models.directed.dirichlet_process.collapsed import sweep
 
-        sweep(problem.code, problem.prior, problem.table, problem.x, z, alpha, seeds[0])
-        clusters = gather(problem.kernel, problem.x, z)
+        sweep(problem.target, z, alpha, seeds[0])
+        clusters = gather(problem.kernel, problem.target.x, z)
         if not self.moves:
             return clusters
         return problem.split_or_merge(z, clusters, alpha, self.moves, seeds[1])

@@ -17,15 +17,16 @@ import torch
 from torch.distributions import Gamma
 
 from partita.core import rng
-from partita.models.directed.dirichlet_process.kernels import Clusters
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments, Clusters
 from partita.objectives.partition_chain import (
     LEARN,
     ChainArrays,
     PartitionChain,
     PartitionProblem,
-    Statistics,
 )
 from partita.runtime.threads import map_in_threads
+
+Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]  # constants, centers and matrices of a chain
 
 
 @dataclass(frozen=True)
@@ -48,20 +49,20 @@ class InstantiatedGibbs(PartitionChain):
 
     def advance(
         self, problem: PartitionProblem, chains: ChainArrays, *, generator: torch.Generator
-    ) -> list[Statistics]:
+    ) -> list[ClusterMoments]:
         drawn = _weighted_parameters(problem, chains.clusters, generator)
         found = []
         for z, alpha, seeds, parameters in zip(
             chains.z, chains.alpha, chains.seeds, drawn, strict=True
         ):
-            clusters = _pass(problem.x, z, parameters, int(seeds[0]))
+            clusters = _pass(problem.target.x, z, parameters, int(seeds[0]))
             found.append(problem.split_or_merge(z, clusters, alpha, self.moves, seeds[1]))
         return found
 
 
 def _weighted_parameters(
-    problem: PartitionProblem, clusters: list[Statistics], generator: torch.Generator
-) -> Iterator[Statistics]:
+    problem: PartitionProblem, clusters: list[ClusterMoments], generator: torch.Generator
+) -> Iterator[Drawn]:
     """For every chain log pi_k plus the constant of K(. | theta_k), its centers and its matrices,
     all chains' clusters drawn at once.
     """
@@ -76,12 +77,12 @@ def _weighted_parameters(
     return zip(*(np.split(part.numpy(), ends) for part in parts), strict=True)
 
 
-def _pass(x: np.ndarray, z: np.ndarray, parameters: Statistics, seed: int) -> Statistics:
+def _pass(x: np.ndarray, z: np.ndarray, parameters: Drawn, seed: int) -> ClusterMoments:
     """Redraw every row's cluster; returns the clusters."""
     from partita.models.directed.dirichlet_process.instantiated import (
         CHUNK,
         first_rows,
-        gathered,
+        moments_about,
         reassign,
     )
 
@@ -96,4 +97,4 @@ def _pass(x: np.ndarray, z: np.ndarray, parameters: Statistics, seed: int) -> St
         ],
     )
     count, total, square = (np.sum(part, axis=0) for part in zip(*parts, strict=True))
-    return gathered(count, total, square, center)
+    return moments_about(count, total, square, center)

@@ -30,12 +30,17 @@ from partita.models.directed.dirichlet_process import (
     draw_concentration,
     log_partition_prior,
 )
-from partita.models.directed.dirichlet_process.kernels import INDEFINITE, Clusters, Kernel
+from partita.models.directed.dirichlet_process.kernels import (
+    INDEFINITE,
+    ClusterMoments,
+    Clusters,
+    Kernel,
+    Target,
+)
 from partita.models.directed.dirichlet_process.mixture import GROWING, check_partitions
 
 LEARN = 1000  # rows from which a split or merge proposal learns its two sides
 LABELS = 10_000_000  # of all kept partitions together, or those of four sweeps
-Statistics = tuple[np.ndarray, np.ndarray, np.ndarray]  # count, mean and scatter of every cluster
 
 
 class PartitionState(NamedTuple):
@@ -78,7 +83,7 @@ class PartitionChain(Update[PartitionState]):
     @abstractmethod
     def advance(
         self, problem: "PartitionProblem", chains: "ChainArrays", *, generator: torch.Generator
-    ) -> list[Statistics]:
+    ) -> list[ClusterMoments]:
         """One sweep of every chain over its labels, in place; returns the clusters of each."""
 
     def init(self, model: DPMixture, data: Data, *, generator: torch.Generator) -> PartitionState:
@@ -109,7 +114,7 @@ class PartitionChain(Update[PartitionState]):
     ) -> tuple[PartitionState, dict[str, Tensor]]:
         problem = PartitionProblem.of(model, _rows(data, generator), self.largest)
         z = state.z.numpy().copy()
-        held = [(c.count.numpy(), c.mean.numpy(), c.scatter.numpy()) for c in state.clusters]
+        held = [ClusterMoments(*(part.numpy() for part in one)) for one in state.clusters]
         # two for every chain's numba kernels
         seeds = torch.randint(
             2**31 - 1, (self.chains, 2), generator=generator, device=generator.device
@@ -174,7 +179,7 @@ class ChainArrays(NamedTuple):
 
     z: np.ndarray  # (C, n), changed in place
     alpha: list[float]
-    clusters: list[Statistics]
+    clusters: list[ClusterMoments]
     seeds: np.ndarray  # (C, 2)
 
 
@@ -182,10 +187,7 @@ class PartitionProblem(NamedTuple):
     """A kernel, its prior and the rows, as numba reads them."""
 
     kernel: Kernel
-    code: int
-    prior: np.ndarray
-    table: np.ndarray
-    x: np.ndarray  # (n, D)
+    target: Target
     log_base: float
 
     @classmethod
@@ -196,22 +198,21 @@ class PartitionProblem(NamedTuple):
         kernel, prior = model.kernel, model.prior.numpy()
         table = constants(kernel.code, prior, x.shape[1], min(len(x), most))
         log_base = float(kernel.log_base(torch.from_numpy(x)).sum())
-        return cls(kernel, kernel.code, prior, table, x, log_base)
+        return cls(kernel, Target(kernel.code, prior, table, x), log_base)
 
-    def log_evidence(self, clusters: Statistics) -> float:
+    def log_evidence(self, clusters: ClusterMoments) -> float:
         """log p(x | partition) without the base terms."""
         from partita.models.directed.dirichlet_process.collapsed import log_evidence
 
-        return log_evidence(self.code, self.prior, *clusters)
+        return log_evidence(self.target, clusters)
 
     def split_or_merge(
-        self, z: np.ndarray, clusters: Statistics, alpha: float, moves: int, seed: int
-    ) -> Statistics:
+        self, z: np.ndarray, clusters: ClusterMoments, alpha: float, moves: int, seed: int
+    ) -> ClusterMoments:
         """The clusters after so many proposals, which change the labels in place."""
         from partita.models.directed.dirichlet_process.split_merge import split_or_merge
 
-        own = (self.code, self.prior, self.table, self.x)
-        return split_or_merge(*own, z, *clusters, alpha, moves, LEARN, seed)[:3]
+        return split_or_merge(self.target, z, clusters, alpha, moves, LEARN, seed)[0]
 
 
 def keep_draw(model: DPMixture, state: PartitionState, room: int) -> Tensor:
@@ -269,7 +270,7 @@ def _chosen(model: DPMixture, kept: Tensor, chains: int) -> dict[str, Tensor]:
     return {**by_sweep, **by_cluster, "owner": number[owner // chains] * chains + owner % chains}
 
 
-def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> Statistics:
+def gather(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> ClusterMoments:
     """What the clusters of a partition hold."""
     from partita.models.directed.dirichlet_process.collapsed import accumulate
 
@@ -282,5 +283,5 @@ def _rows(data: Data, generator: torch.Generator) -> np.ndarray:
     )
 
 
-def _as_clusters(found: Statistics) -> Clusters:
+def _as_clusters(found: ClusterMoments) -> Clusters:
     return Clusters(*map(torch.from_numpy, found))

@@ -118,7 +118,7 @@ def attention_by_distance(
     if model.settings()["element"] != "categorical" or model.net.mixer != "attention":
         allowed = "be a model of tokens with backbone 'attention'"
         raise invalid("attention_by_distance", "model", allowed, model.title())
-    L = model.support.L
+    L = model.length
     tokens = torch.floor(states * rng.uniform((draws, L, 1), model.first, generator))
     # (layers, draws, L)
     seen = torch.stack([_by_distance(logits) for logits in _layer_logits(model, tokens)])

@@ -38,8 +38,9 @@ def _encoded(subject: Subject, rows: Rows) -> np.ndarray:
 
 
 def _normal(known: np.ndarray, scored: np.ndarray) -> float:
-    mean, deviation = np.nanmean(known, 0), np.nanstd(known, 0)
-    terms = -0.5 * ((scored - mean) / deviation) ** 2 - np.log(deviation) - 0.5 * np.log(2 * np.pi)
+    from scipy.stats import norm
+
+    terms = norm.logpdf(scored, np.nanmean(known, 0), np.nanstd(known, 0))
     return float(np.nansum(terms, 1).mean())
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from partita.experiment.board import SavedBoard, SavedQuantity
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Folded, Link, Section, Table, Text
 from partita.report.context import DRAWS, Subject
 from partita.report.page import write_page
 from partita.report.ranking import (
-    SavedBoard,
-    SavedQuantity,
     Standing,
     interval_ends,
     kinds_of_scores,
@@ -54,14 +53,6 @@ def write_comparison(board: SavedBoard, standings: Sequence[Standing], path: Pat
     return write_page(path, board.get("title", "Comparison"), f"{len(standings)} candidates.", made)
 
 
-def _known_ends(q: SavedQuantity) -> tuple[float, float]:
-    """Ends for a bar: one that is not known is drawn at the value itself, whose cross says
-    enough.
-    """
-    low, high = (q["value"] if end is None else end for end in (q["low"], q["high"]))
-    return low, high
-
-
 def _scores(
     scored: Sequence[tuple[Standing, SavedQuantity]], entropy: float | None = None
 ) -> Iterator[Block]:
@@ -71,26 +62,15 @@ def _scores(
     if not scored:
         return
     names, quantities = [s.name for s, _ in scored], [q for _, q in scored]
-    values = [q["value"] for q in quantities]
-    ends = [_known_ends(q) for q in quantities]
-    bars = {
-        "type": "data",
-        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
-        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
-        "symmetric": False,
-        "thickness": 1.5,
-        "color": plots.DATA,
-    }
+    # an end that is not known is drawn at the value itself, whose cross says enough
+    values, lows, highs = (
+        np.array([q["value"] if q[end] is None else q[end] for q in quantities])
+        for end in ("value", "low", "high")
+    )
     symbols = ["x" if q["verdict"] == "do not publish" else "circle" for q in quantities]
     marks = {"size": 10, "color": [plots.color(i) for i in range(len(scored))], "symbol": symbols}
-    trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": values,
-        "y": names,
-        "error_x": bars,
-        "marker": marks,
-    }
+    ends = plots.errors(values, lows, highs, thickness=1.5, color=plots.DATA)
+    trace = plots.scatter(values, names, "markers", error_x=ends, marker=marks)
     alt = (
         f"Scores of {len(scored)} candidates with intervals, from {values[-1]:.2f} ({names[-1]}) "
         f"to {values[0]:.2f} ({names[0]}) nats per row."
@@ -98,10 +78,9 @@ def _scores(
     caption = "Intervals of the computation. A cross marks a number that is not to be published."
     if all(q["kind"] == "exact" for q in quantities):
         caption = "All are exact: computing them leaves no interval."
-    seen = visible_range(values)
+    seen = visible_range(values.tolist())
     if seen is not None:  # no farther than the last that is
-        lows = zip(values, ends, strict=True)
-        last = min(min(value, low) for value, (low, _) in lows if value >= seen[0])
+        last = float(lows[values >= seen[0]].min())
         seen = [max(seen[0], last - 0.05 * (seen[1] - last)), seen[1]]
         beyond = [
             f"{name} ({value:.2f})"
@@ -109,12 +88,12 @@ def _scores(
             if value < seen[0]
         ]
         caption += f" Too far left to be seen: {', '.join(beyond)}."
-    layout: dict[str, object] = {
+    dotted = partial(plots.vertical, color=plots.DATA, width=1, dash="dot")
+    layout = {
         "xaxis": plots.axis("nats per row", range=seen),
         "yaxis": {"autorange": "reversed", "type": "category"},
+        "shapes": [] if entropy is None else [dotted(-entropy)],
     }
-    if entropy is not None:
-        layout["shapes"] = [plots.vertical(-entropy, color=plots.DATA, width=1, dash="dot")]
     yield Figure([trace], alt, layout, caption, 110 + 30 * len(scored))
 
 

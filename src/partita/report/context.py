@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ from partita.datasets import Dataset
 from partita.datasets.text import Alphabet
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.experiment.saved import text_alphabet
+from partita.runtime.untrusted import JsonObject
 from partita.samplers.run import Draws
 from partita.samplers.run import run as run_chains
 from partita.tables import Column, Rows, Schema
 from partita.tables.encoding import CUT, Encoding
+from partita.tables.labels import Labels
 from partita.training import Run
 
 DRAWS = 1000  # exact ones, to be counted
@@ -64,7 +66,7 @@ class Subject:
         return self.run.model
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonObject:
         """What the config says about the data."""
         return self.run.config.get("data") or {}
 
@@ -83,6 +85,17 @@ class Subject:
         """The columns of a table of several kinds; none of other tables."""
         schema = self.data.get("schema") if self.encoding.kind == "mixed" else None
         return Schema.from_json(schema).used if schema else ()
+
+    @property
+    def labels(self) -> list[Labels]:
+        """The words that values of each column stand for; none of numbers."""
+        return [c.labels for c in self.mixed] or [self.encoding.labels] * len(self.columns)
+
+    @property
+    def real(self) -> np.ndarray:
+        """Whether each column is real, ``(D,)``."""
+        mixed = [column.kind == "real" for column in self.mixed]
+        return np.array(mixed or [not self.discrete] * len(self.columns))
 
     @property
     def sequential(self) -> bool:

@@ -2,63 +2,32 @@
 
 import os
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from partita.core import rng
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
-from partita.errors import DataError, PartitaError, PartitaWarning, RunError
+from partita.errors import Argument, DataError, PartitaError, PartitaWarning, RunError
+from partita.experiment.board import Line, read_board
 from partita.experiment.saved import open_run
 from partita.report.comparison import write_comparison
 from partita.report.context import Subject
-from partita.report.ranking import Line, SavedBoard, Standing
+from partita.report.ranking import Standing
 from partita.report.run import write_run
-from partita.runtime.untrusted import inside, read_json
+from partita.runtime.untrusted import inside
 from partita.tables.encoding import Encoding
 from partita.training import Run
 
 NAME = "report.html"
-QUANTITY = {
-    "value": float,
-    "low": float,
-    "high": float,
-    "kind": str,
-    "verdict": str,
-    "se_data": float,
-    "level": float,
-    "details": {"p_value": float, "coverage": float, "per_step": float},
-}
-LINE = {
-    "name": str,
-    "problem": str,
-    "seconds": float,
-    "parameters": int,
-    "steps": int,
-    "planned_steps": int,
-    "model": str,
-    "stopped": str,
-    "cut_short": bool,
-    "log_likelihood": QUANTITY,
-    "difference": QUANTITY,
-    "bits_per_dimension": QUANTITY,
-}
-BOARD = {
-    "title": str,
-    "results": [LINE],
-    "left_out": dict,
-    "entropy": float,
-    "waiting": [str],
-    "folder": str,
-    "warnings": [str],
-}  # of a saved leaderboard
-LEADERBOARD = "leaderboard.json"  # what a comparison leaves
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
     """Write the page about a folder that holds a run or a comparison."""
     path = folder / NAME if out is None else out
     if path.suffix.lower() not in (".html", ".htm"):
-        raise RunError(f"report: --out must end in .html; got {path}.")
+        raise RunError("report: ", Argument("out"), f" must end in .html; got {path}.")
     board = read_board(folder)
     if board is not None:
         standings = [_standing(line, folder, path) for line in board["results"]]
@@ -74,17 +43,26 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 def write_after_fit(
     run: Run, encoding: Encoding, dataset: Dataset, split: str, score: Quantity
 ) -> Path | None:
-    """Write the page of a run that was just fitted and scored; a failure is only a warning, for the
-    run itself is complete.
-    """
+    """Write the page of a run that was just fitted and scored."""
     assert run.folder is not None
+    subject = Subject(run, encoding, dataset, score, split)
+    return _unless_hindered(partial(write_run, subject, run.folder / NAME), run.folder)
+
+
+def write_after_comparison(folder: Path) -> Path | None:
+    """Write the page of a comparison that has just ended."""
+    return _unless_hindered(partial(write_report, folder), folder)
+
+
+def _unless_hindered(write: Callable[[], Path], folder: Path) -> Path | None:
+    """What is written about work that is complete: a failure is only a warning."""
     try:
-        return write_run(Subject(run, encoding, dataset, score, split), run.folder / NAME)
+        return write()
     except (PartitaError, OSError) as error:
         reason = str(error)
     except KeyboardInterrupt:
-        reason = f"interrupted. Write it with: partita report {run.folder}"
-    warnings.warn(f"no report was written: {reason}", PartitaWarning, stacklevel=2)
+        reason = f"interrupted. Write it with: partita report {folder}"
+    warnings.warn(f"no report was written: {reason}", PartitaWarning, stacklevel=3)
     return None
 
 
@@ -108,33 +86,6 @@ def open_subject(folder: Path, *, scored: bool = True) -> Subject:
         except PartitaError as error:
             problem = str(error)
     return Subject(saved.run, saved.encoding, dataset, score, split, problem)
-
-
-def read_board(folder: Path) -> SavedBoard | None:
-    """The saved leaderboard of a comparison; None where there is none."""
-    if not (folder / LEADERBOARD).exists():
-        return None
-    board = read_json(inside(folder, LEADERBOARD), BOARD)
-    lines = board.get("results")
-    if not lines or not all(map(_whole, lines)):
-        raise RunError(
-            f"report: {folder / LEADERBOARD} must be a leaderboard, as `partita compare` writes "
-            "it; got a damaged file."
-        )
-    return board
-
-
-def _whole(line: Line) -> bool:
-    """Whether a line has a name and its quantities all that is shown of them."""
-    interval = {"value", "low", "high"}
-    needed = {
-        "log_likelihood": {*interval, "kind", "verdict"},
-        "difference": interval,
-        "bits_per_dimension": {"value"},
-    }
-    return bool(line.get("name")) and all(
-        keys <= line[name].keys() for name, keys in needed.items() if line.get(name)
-    )
 
 
 def _standing(line: Line, folder: Path, page: Path) -> Standing:

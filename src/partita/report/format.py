@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from partita.core.quantity import Quantity
+from partita.experiment.board import Line
 from partita.training.budget import OUT_OF_TIME
 
 KIND_IN_WORDS = {
@@ -88,6 +88,26 @@ def diagnostics(q: Quantity, without: Collection[str] = ()) -> list[list[str]]:
     ]
 
 
+def findings(
+    q: Quantity, bits: Quantity | None = None, without: Collection[str] = ()
+) -> list[list[str]]:
+    """What else is known of a score: bits per dimension where they are given, log Z, the use of
+    latent dimensions, whether chains mixed, and diagnostics; a label and a text each.
+    """
+    rows = [] if bits is None else [["bits per dimension", _with_interval(bits, 4)]]
+    if isinstance(log_z := q.details.get("log_z"), Quantity):
+        rows.append(["log Z", _with_interval(log_z)])
+    if use := latent_use_in_words(q):
+        rows.append(["latent dimensions", use])
+    if "mixing" in q.details:
+        rows.append(["chains are", q.details["mixing"]])
+    return rows + diagnostics(q, without)
+
+
+def _with_interval(q: Quantity, digits: int = 3) -> str:
+    return f"{q.value:.{digits}f} {interval(q, digits)}".rstrip()
+
+
 def one_in(nats: float) -> str:
     """A mass in nats as a chance, in words that stay readable.
 
@@ -128,7 +148,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
 
 
-def cut_short(lines: Sequence[Mapping[str, Any]]) -> str:
+def cut_short(lines: Sequence[Line]) -> str:
     """Candidates whose fits had no time for all of their steps, with how many they took, or whose
     searches ended early.
 
@@ -144,16 +164,16 @@ def cut_short(lines: Sequence[Mapping[str, Any]]) -> str:
     return f"Cut short by the clock, and perhaps better with more minutes: {candidates}."
 
 
-def _cut(line: Mapping[str, Any]) -> str:
+def _cut(line: Line) -> str:
     """What the time budget cut short: the steps of a fit, or its search."""
-    steps, stopped = line["steps"], line.get("stopped", "finished")
+    steps, stopped = line.get("steps", 0), line.get("stopped", "finished")
     if stopped == OUT_OF_TIME:
         planned = line.get("planned_steps", 0)
         return f"{steps:,} of {planned:,} steps, which took longer than planned"
     return f"{steps:,} step{'s' * (steps != 1)}" if stopped == "finished" else "its search"
 
 
-def fitted_models(lines: Sequence[Mapping[str, Any]]) -> str:
+def fitted_models(lines: Sequence[Line]) -> str:
     """The model that was fitted under each name, once where all are alike; empty where none was.
 
     >>> fitted_models(
@@ -166,7 +186,7 @@ def fitted_models(lines: Sequence[Mapping[str, Any]]) -> str:
     >>> fitted_models([{"name": name, "model": "RBM(64, 64)"} for name in ("cd", "pcd")])
     'Models: all are RBM(64, 64).'
     """
-    named = {line["name"]: line["model"] for line in lines if line.get("model")}
+    named = {line["name"]: model for line in lines if (model := line.get("model"))}
     if len(named) > 1 and len({*named.values()}) == 1:
         return f"Models: all are {next(iter(named.values()))}."
     models = "; ".join(f"{name} is {model}" for name, model in named.items())
@@ -188,7 +208,7 @@ def left_out(reasons: Mapping[str, str]) -> Iterator[str]:
         yield f"Left out {', '.join(names)}{because}{reason}."
 
 
-def latent_use(q: Quantity) -> str:
+def latent_use_in_words(q: Quantity) -> str:
     """How many latent dimensions carry anything about the rows, and how much; empty for models that
     have none.
     """

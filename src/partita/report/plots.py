@@ -2,7 +2,7 @@
 plotly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -42,9 +42,9 @@ def axis(title: str = "", **more: object) -> Plot:
     return {"title": {"text": title}, **more}
 
 
-def axes(across: str, up: str, **more: object) -> Plot:
-    """A layout with titles on both axes."""
-    return {"xaxis": axis(across), "yaxis": axis(up), **more}
+def titled_axes(across: str, up: str, vertical: Plot | None = None, **more: object) -> Plot:
+    """A layout with titles on both axes; ``vertical`` has more of the second."""
+    return {"xaxis": axis(across), "yaxis": axis(up, **(vertical or {})), **more}
 
 
 def log_axis(title: str) -> Plot:
@@ -79,74 +79,64 @@ def _ratio(low: np.ndarray, high: np.ndarray, flat: float) -> float:
     return float((high[1] - low[1]) / (high[0] - low[0])) if high[0] > low[0] else flat
 
 
+def scatter(x: object, y: object, mode: str, name: str = "", **more: object) -> Plot:
+    """Points, joined by lines or not."""
+    return {"type": "scatter", "mode": mode, "x": x, "y": y, "name": name, **more}
+
+
 def line(x: Values, y: Values, name: str = "", color: str = COLORS[0], **more: object) -> Plot:
     """A curve, thinned to what a screen shows."""
     keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), POINTS)).round().astype(int))
-    x, y = np.asarray(x)[keep], np.asarray(y)[keep]
-    mode = "lines+markers" if len(x) < 40 else "lines"
-    return {
-        "type": "scatter",
-        "mode": mode,
-        "x": x,
-        "y": y,
-        "name": name,
+    look: Plot = {
         "line": {"color": color, "width": 1.8},
         "marker": {"size": 5, "color": color},
         "showlegend": bool(name),
         **more,
     }
+    mode = "lines+markers" if len(keep) < 40 else "lines"
+    return {**scatter(np.asarray(x)[keep], np.asarray(y)[keep], mode, name), **look}
 
 
 def mark(x: float, y: float, name: str, size: int, symbol: str, **more: object) -> Plot:
     """One marked point."""
     marker = {"size": size, "color": MODEL, "symbol": symbol}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [x],
-        "y": [y],
-        "name": name,
-        "marker": marker,
-        **more,
-    }
+    return scatter([x], [y], "markers", name, marker=marker, **more)
 
 
-def points(x: Values, y: Values, name: str, color: str, **more: object) -> Plot:
-    """A cloud of points."""
-    mark = {"size": 4, "color": color, "opacity": 0.55}
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": x,
-        "y": y,
-        "name": name,
-        "marker": mark,
-        "hoverinfo": "x+y",
-        **more,
-    }
+def points(
+    x: Values, y: Values, name: str, color: str, size: float = 4, solid: float = 0.55
+) -> Plot:
+    """A cloud of points, too many for the legend."""
+    marker = {"size": size, "color": color, "opacity": solid}
+    return scatter(x, y, "markers", name, marker=marker, hoverinfo="x+y", showlegend=False)
 
 
 def band(x: Values, low: Values, high: Values, name: str, color: str = COLORS[0]) -> list[Plot]:
     """The area between two curves."""
-    edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip"}
+    edge = {"line": {"width": 0}, "hoverinfo": "skip"}
+    fill = {"fill": "tonexty", "fillcolor": f"{color}33"}
     return [
-        {**edge, "y": low, "showlegend": False},
-        {**edge, "y": high, "fill": "tonexty", "fillcolor": f"{color}33", "name": name},
+        {**scatter(x, low, "lines", showlegend=False), **edge},
+        {**scatter(x, high, "lines", name), **edge, **fill},
     ]
 
 
-def diagonal(low: float, high: float, name: str = "equal") -> Plot:
+def bars(x: object, y: object, color: str = COLORS[0], **more: object) -> Plot:
+    """One bar for each place."""
+    return {"type": "bar", "x": x, "y": y, "marker": {"color": color}, **more}
+
+
+def errors(value: np.ndarray, low: np.ndarray, high: np.ndarray, **more: object) -> Plot:
+    """Intervals about values, for a trace of points."""
+    ends = {"array": high - value, "arrayminus": value - low}
+    return {"type": "data", **ends, "symmetric": False, **more}
+
+
+def diagonal(low: float, high: float) -> Plot:
     """Where two numbers are the same."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [low, high],
-        "y": [low, high],
-        "name": name,
-        "hoverinfo": "skip",
-        "line": {"color": DATA, "width": 1, "dash": "dot"},
-        "showlegend": False,
-    }
+    look = {"color": DATA, "width": 1, "dash": "dot"}
+    ends = [low, high]
+    return scatter(ends, ends, "lines", "equal", hoverinfo="skip", line=look, showlegend=False)
 
 
 def color_bar(unit: str) -> Plot:
@@ -179,7 +169,7 @@ def heat(
 
 
 def marginals(
-    data: np.ndarray, draws: np.ndarray, name: str, words: dict[float, str], discrete: bool
+    data: np.ndarray, draws: np.ndarray, name: str, words: Mapping[float, str], discrete: bool
 ) -> Figure:
     """How often each value of one column occurs in the data and in draws; bars for few values, bins
     for many.
@@ -194,19 +184,13 @@ def marginals(
         edges = np.histogram_bin_edges(seen, BINS)
         places = (edges[1:] + edges[:-1]) / 2
         counts = [np.histogram(part, edges)[0] for part in (data, draws)]
+    shares = [
+        np.asarray(count) / max(1, len(part))
+        for count, part in zip(counts, (data, draws), strict=True)
+    ]
     traces = [
-        {
-            "type": "bar",
-            "x": places,
-            "y": np.asarray(count) / max(1, len(part)),
-            "name": label,
-            "marker": {"color": shade},
-            "opacity": 0.7,
-        }
-        for count, part, label, shade in (
-            (counts[0], data, "data", DATA),
-            (counts[1], draws, "draws", MODEL),
-        )
+        bars(places, share, shade, name=label, opacity=0.7)
+        for share, shade, label in zip(shares, (DATA, MODEL), ("data", "draws"), strict=True)
     ]
     layout = {
         "barmode": "group" if discrete else "overlay",

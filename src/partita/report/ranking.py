@@ -1,61 +1,34 @@
-"""The leaderboard of a comparison, what its numbers mean, and candidates without a likelihood."""
+"""The leaderboard of a comparison as it is saved: its cells and notes, for the terminal and for the
+page alike, and the sections of the page.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NotRequired, TypedDict
 
 from partita.core.quantity import Quantity
+from partita.experiment.board import Line, SavedBoard, SavedQuantity
 from partita.report import format
 from partita.report.blocks import Block, Link, Table, Text, anchor
 from partita.report.context import Subject
 from partita.report.run import blocks_of
-from partita.report.sections.meaning import in_words
+from partita.report.sections.meaning import score_in_words
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
-
-
-class SavedQuantity(TypedDict):
-    """A Quantity as JSON; an end that is not finite is null."""
-
-    value: float
-    low: float | None
-    high: float | None
-    kind: str
-    verdict: str
-    level: NotRequired[float | None]
-    se_data: NotRequired[float | None]
-    details: NotRequired[dict[str, float]]
-
-
-class Line(TypedDict):
-    """A candidate on a saved leaderboard."""
-
-    name: str
-    log_likelihood: NotRequired[SavedQuantity | None]
-    bits_per_dimension: NotRequired[SavedQuantity | None]
-    difference: NotRequired[SavedQuantity | None]  # to the best
-    tied: NotRequired[bool]  # with the best
-    seconds: NotRequired[float]
-    parameters: NotRequired[int | None]
-    problem: NotRequired[str | None]
-    model: NotRequired[str]
-    steps: NotRequired[int]
-    planned_steps: NotRequired[int]
-    stopped: NotRequired[str]
-    cut_short: NotRequired[bool]
-
-
-class SavedBoard(TypedDict):
-    """A saved leaderboard."""
-
-    results: list[Line]
-    title: NotRequired[str]
-    folder: NotRequired[str]
-    left_out: NotRequired[dict[str, str]]
-    entropy: NotRequired[float | None]
-    warnings: NotRequired[list[str]]
-    waiting: NotRequired[list[str]]
+COLUMNS = [
+    "",
+    "candidate",
+    "nats",
+    "interval",
+    "± rows",
+    "bits/dim",
+    "behind the best",
+    "kind",
+    "verdict",
+    "parameters",
+    "seconds",
+]
+NAME, NATS, INTERVAL = 1, 2, 3  # of the columns
 
 
 @dataclass(frozen=True)
@@ -102,133 +75,48 @@ class Standing:
         return self.score is not None and self.score["verdict"] != "do not publish"
 
     @property
-    def anchor(self) -> str:
-        return anchor(self.name)
+    def difference(self) -> SavedQuantity | None:
+        """To the best; None of the best itself."""
+        return self.line.get("difference")
+
+    @property
+    def link(self) -> Link:
+        """To its part of the page."""
+        return Link(self.name, f"#{anchor(self.name)}")
 
 
-def leaderboard(ranked: Sequence[Standing], board: SavedBoard) -> Iterator[Block]:
-    """The table, and the notes below it."""
-    best = next((s for s in ranked if s.trusted), None)
-    level = _level(s.score for s in ranked)
-    about = f" An interval{level} in brackets is about computing the number;" if level else ""
-    yield Text(
-        f"Mean log-likelihood of the same rows, in nats per row; higher is better.{about} ± is the "
-        "standard error over the rows.",
-        "lead",
-    )
-    head = (
-        "",
-        "candidate",
-        "nats",
-        f"±{NO_BREAK}rows",
-        "bits/dim",
-        "behind the best",
-        "kind",
-        "verdict",
-        "parameters",
-        "seconds",
-    )
-    lines = [_line(s, best) for s in ranked if not s.distance]
-    filled = [i for i in range(len(head)) if any(line[i] for line in lines)]
-    yield Table([[line[i] for i in filled] for line in lines], [head[i] for i in filled])
-    behind = [difference for s in ranked if (difference := s.line.get("difference"))]
-    if behind:
-        yield Text(
-            "Behind the best: the mean difference of paired rows, with an "
-            f"interval{_level(behind)} that holds the spread over rows and the computing error of "
-            "both. A lower bound may hide a model that is better than shown.",
-            "small",
-        )
-    yield from _notes(ranked, best)
-    if waiting := board.get("waiting"):
-        yield Text(
-            f"Not yet fitted: {', '.join(map(str, waiting))}. Go on with: partita compare --resume "
-            f"{board.get('folder')}",
-            "warning",
-        )
-    if (entropy := board.get("entropy")) is not None:
-        yield Text(f"No model scores above {-entropy:.3f} on average: the data's negative entropy.")
-    for text in board.get("warnings") or []:
-        yield Text(f"Warning: {text}", "warning")
-    for text in format.left_out(board.get("left_out") or {}):
-        yield Text(text, "small")
+def standings(board: SavedBoard) -> list[Standing]:
+    """The lines of a saved leaderboard, best first, without their runs."""
+    return sorted(map(Standing, board["results"]), key=lambda s: s.order)
 
 
-def _notes(ranked: Sequence[Standing], best: Standing | None) -> Iterator[Block]:
-    """Ties, numbers that are not to be trusted, fits that were cut short, and failures."""
-    tied = [s.name for s in ranked if s.score and s.line.get("tied")]
-    if best and tied:
-        yield Text(
-            f"Tied with {best.name}, for the interval of the paired difference covers zero: "
-            f"{', '.join(tied)}."
-        )
-    if doubtful := [s.name for s in ranked if s.score and not s.trusted]:
-        yield Text(f"Not to be published, and so below the others: {', '.join(doubtful)}.")
-    if fitted := format.fitted_models([s.line for s in ranked]):
-        yield Text(fitted, "small")
-    if cut := [s.line for s in ranked if s.line.get("cut_short") and s.line.get("steps")]:
-        yield Text(format.cut_short(cut))
-    for s in ranked:
-        if problem := s.line.get("problem"):
-            yield Text(f"{s.name}: {problem}", "warning")
+def best_of(ranked: Sequence[Standing]) -> Standing | None:
+    """The first whose score may be published."""
+    return next((s for s in ranked if s.trusted), None)
 
 
-def _level(quantities: Iterable[SavedQuantity | None]) -> str:
-    """The probability with which intervals cover, the least of all that have one."""
-    levels = [
-        level
-        for q in quantities
-        if q and (level := q.get("level")) is not None and q["low"] != q["high"]
-    ]
-    if not levels:
-        return ""
-    least = format.percent(min(levels)).replace(" ", NO_BREAK)
-    return f" (at least {least})" if len(set(levels)) > 1 else f" ({least})"
-
-
-def kinds_of_scores(scored: Sequence[Standing]) -> Iterator[Block]:
-    """The best score in plain words, and what each kind of number is."""
-    best = next((s for s in scored if s.trusted), None)
-    if best is None or best.score is None or best.subject is None:
-        return
-    yield Text(f"For {best.name}, the best:", "small")
-    found = Quantity(best.score["value"], details=best.score.get("details") or {})
-    yield from blocks_of(partial(in_words, found), best.subject)
-    kinds = [(s.score["kind"], s.name) for s in scored if s.score]
-    rows = [
-        [
-            kind,
-            ", ".join(name for own, name in kinds if own == kind),
-            format.KIND_IN_WORDS.get(kind, ""),
-        ]
-        for kind in dict(kinds)
-    ]
-    yield Table(rows, ("kind", "whose", "what it says"))
-
-
-def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
+def table_cells(standing: Standing, ranked: Sequence[Standing]) -> list[str]:
+    """A line of the table, a cell for each of the columns."""
     line, q = standing.line, standing.score
     cut = f"{NO_BREAK}cut" if line.get("cut_short") else ""
-    name = Link(standing.name, f"#{standing.anchor}")
     size = line.get("parameters")
     last = ["" if size is None else f"{size:,}", f"{line.get('seconds', 0.0):.1f}{cut}"]
     if q is None:
         failed = "interrupted" if line.get("stopped") == "interrupted" else "failed"
         kind = failed if line.get("problem") else "no likelihood"
-        return ["", name, *[""] * 4, kind, "", *last]
-    mark, gap, interval = "=" if line.get("tied") else "", "", ""
-    behind, bits = line.get("difference"), line.get("bits_per_dimension")
-    if standing is best:
+        return ["", standing.name, *[""] * 5, kind, "", *last]
+    mark, gap = "=" if line.get("tied") else "", ""
+    behind, bits = standing.difference, line.get("bits_per_dimension")
+    if standing is best_of(ranked):
         mark, gap = "★", "best"
     elif behind is not None:
         gap = f"{_number(behind['value'])} ({interval_ends(behind)})"
-    if q["kind"] != "exact":
-        interval = f" ({interval_ends(q)})"
     return [
         mark,
-        name,
-        f"{q['value']:.3f}{interval}",
-        f"{spread:.3f}" if (spread := q.get("se_data")) else "",
+        standing.name,
+        f"{q['value']:.3f}",
+        "" if q["kind"] == "exact" else interval_ends(q),
+        f"{spread:.3f}" if (spread := q.get("se_data")) else "",  # of one row there is none
         "" if bits is None else _number(bits["value"], 4),
         gap,
         q["kind"],
@@ -237,9 +125,9 @@ def _line(standing: Standing, best: Standing | None) -> list[str | Link]:
     ]
 
 
-def interval_ends(q: SavedQuantity) -> str:
+def interval_ends(q: SavedQuantity, digits: int = 3) -> str:
     """Both ends of an interval on one line; ``?`` where one is not known."""
-    return f"{_number(q['low'])}{NO_BREAK}to{NO_BREAK}{_number(q['high'])}"
+    return f"{_number(q['low'], digits)}{NO_BREAK}to{NO_BREAK}{_number(q['high'], digits)}"
 
 
 def _number(value: float | None, digits: int = 3) -> str:
@@ -247,29 +135,134 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "?" if value is None else f"{value:.{digits}f}"
 
 
-def without_likelihood(standings: Sequence[Standing]) -> Iterator[Block]:
+def distance_rows(ranked: Sequence[Standing]) -> list[list[str]]:
+    """Candidates whose number is no likelihood: name, distance of their draws from the rows,
+    interval, p-value, coverage, seconds.
+    """
+    lines = []
+    for s in ranked:
+        if (q := s.distance) is not None:
+            details = q.get("details") or {}
+            more = [
+                f"{value:.3f}" if (value := details.get(name)) is not None else ""
+                for name in ("p_value", "coverage")
+            ]
+            seconds = f"{s.line.get('seconds', 0.0):.1f}"
+            lines.append([s.name, f"{q['value']:.5f}", interval_ends(q, 5), *more, seconds])
+    return lines
+
+
+def level(quantities: Iterable[SavedQuantity | None]) -> str:
+    """The probability with which intervals cover, the least of all that have one."""
+    levels = [
+        level
+        for q in quantities
+        if q and (level := q.get("level")) is not None and q["low"] != q["high"]
+    ]
+    if not levels:
+        return ""
+    return f"{'at least ' * (len(set(levels)) > 1)}{format.percent(min(levels))}"
+
+
+def _in_brackets(quantities: Iterable[SavedQuantity | None]) -> str:
+    share = level(quantities).replace(" %", f"{NO_BREAK}%")
+    return f" ({share})" if share else ""
+
+
+def notes(board: SavedBoard, ranked: Sequence[Standing]) -> Iterator[Text]:
+    """Ties, numbers that are not to be trusted, bounds that may hide more, fits that were cut
+    short, failures, what waits, and what is left out.
+    """
+    best, scored = best_of(ranked), [s for s in ranked if s.score]
+    tied = ", ".join(s.name for s in scored if s.line.get("tied"))
+    if best and tied:
+        yield Text(
+            f"Tied with {best.name}, for the interval of the paired difference covers zero: {tied}."
+        )
+    if doubtful := ", ".join(s.name for s in scored if not s.trusted):
+        yield Text(f"Not to be published, and so below the others: {doubtful}.")
+    if bounds := ", ".join(s.name for s in scored if s.score and s.score["kind"] == "lower"):
+        yield Text(f"Lower bounds, whose models may be better than shown: {bounds}.")
+    if cut := [s.line for s in ranked if s.line.get("cut_short") and s.line.get("steps")]:
+        yield Text(format.cut_short(cut))
+    if (entropy := board.get("entropy")) is not None:
+        yield Text(f"No model scores above {-entropy:.3f} on average: the data's negative entropy.")
+    if fitted := format.fitted_models([s.line for s in ranked]):
+        yield Text(fitted, "small")
+    for s in ranked:
+        if problem := s.line.get("problem"):
+            yield Text(f"{s.name}: {problem}", "warning")
+    if waiting := ", ".join(map(str, board.get("waiting") or [])):
+        way = f"Go on with: partita compare --resume {board.get('folder')}"
+        yield Text(f"Not yet fitted: {waiting}. {way}", "warning")
+    for text in format.left_out(board.get("left_out") or {}):
+        yield Text(text, "small")
+
+
+def leaderboard(ranked: Sequence[Standing], board: SavedBoard) -> Iterator[Block]:
+    """The table, and the notes below it."""
+    share = _in_brackets(s.score for s in ranked)
+    about = f" An interval{share} in brackets is about computing the number;" if share else ""
+    yield Text(
+        f"Mean log-likelihood of the same rows, in nats per row; higher is better.{about} ± is the "
+        "standard error over the rows.",
+        "lead",
+    )
+    lines = [_linked(s, ranked) for s in ranked if not s.distance]
+    shown = [i for i in range(len(COLUMNS)) if i != INTERVAL and any(line[i] for line in lines)]
+    head = [COLUMNS[i].replace("± ", f"±{NO_BREAK}") for i in shown]
+    yield Table([[line[i] for i in shown] for line in lines], head)
+    behind = [s.difference for s in ranked]
+    if any(behind):
+        yield Text(
+            "Behind the best: the mean difference of paired rows, with an "
+            f"interval{_in_brackets(behind)} that holds the spread over rows and the computing "
+            "error of both.",
+            "small",
+        )
+    yield from notes(board, ranked)
+    for text in board.get("warnings") or []:
+        yield Text(f"Warning: {text}", "warning")
+
+
+def _linked(standing: Standing, ranked: Sequence[Standing]) -> list[str | Link]:
+    """A line of the page's table, with its interval behind the number."""
+    line: list[str | Link] = [*table_cells(standing, ranked)]
+    line[NAME] = standing.link
+    if line[INTERVAL]:
+        line[NATS] = f"{line[NATS]} ({line[INTERVAL]})"
+    return line
+
+
+def kinds_of_scores(scored: Sequence[Standing]) -> Iterator[Block]:
+    """The best score in plain words, and what each kind of number is."""
+    best = best_of(scored)
+    if best is None or best.score is None or best.subject is None:
+        return
+    yield Text(f"For {best.name}, the best:", "small")
+    found = Quantity(best.score["value"], details={**(best.score.get("details") or {})})
+    yield from blocks_of(partial(score_in_words, found), best.subject)
+    kinds: dict[str, list[str]] = {}
+    for s in scored:
+        if s.score:
+            kinds.setdefault(s.score["kind"], []).append(s.name)
+    rows = [
+        [kind, ", ".join(names), format.KIND_IN_WORDS.get(kind, "")]
+        for kind, names in kinds.items()
+    ]
+    yield Table(rows, ("kind", "whose", "what it says"))
+
+
+def without_likelihood(ranked: Sequence[Standing]) -> Iterator[Block]:
     """Candidates whose number is no likelihood, by how far their draws are from the rows."""
-    distances = [(s, q) for s in standings if (q := s.distance)]
-    if not distances:
+    lines = distance_rows(ranked)
+    if not lines:
         return
     yield Text(
         "These have draws and no likelihood, so no place on the leaderboard. The number is the "
         "squared kernel distance of draws from the scored rows: zero on average where they agree.",
         "lead",
     )
-    lines: list[list[str | Link]] = []
-    for s, q in distances:
-        details = q.get("details") or {}
-        lines.append(
-            [
-                Link(s.name, f"#{s.anchor}"),
-                f"{q['value']:.5f}",
-                f"{q['low']:.5f}{NO_BREAK}to{NO_BREAK}{q['high']:.5f}",
-                *(
-                    f"{details[name]:.3f}" if name in details else ""
-                    for name in ("p_value", "coverage")
-                ),
-                f"{s.line.get('seconds', 0.0):.1f}",
-            ]
-        )
-    yield Table(lines, ["candidate", "MMD²", "interval", "p-value", "coverage", "seconds"])
+    links = [s.link for s in ranked if s.distance]
+    rows = [[link, *line[1:]] for link, line in zip(links, lines, strict=True)]
+    yield Table(rows, ["candidate", "MMD²", "interval", "p-value", "coverage", "seconds"])

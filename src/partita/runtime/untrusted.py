@@ -4,12 +4,23 @@ or one sentence says why not.
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from partita.errors import RunError
 from partita.runtime.atomic_files import unreachable
@@ -113,6 +124,19 @@ def read_json(path: Path, shape: Shape = None) -> Json:
     return value
 
 
+def finite_json(value: Json) -> Json:
+    """A value for JSON, in which numbers that are not finite are null.
+
+    >>> finite_json({"ends": (1.0, float("inf"))})
+    {'ends': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {key: finite_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_json(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def json_digest(value: Json) -> str:
     """A checksum of a value as JSON."""
     return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).hexdigest()
@@ -165,6 +189,16 @@ def check_like(value: Json, shape: Shape, where: str, *, whole: bool = False) ->
                 )
 
 
+def shape_of(record: type) -> dict[str, Shape]:
+    """The shape of a ``TypedDict``, for :func:`check_like`; null is allowed where it says so.
+
+    >>> from typing import TypedDict
+    >>> shape_of(TypedDict("Place", {"name": str, "rows": list[int], "score": float | None}))
+    {'name': <class 'str'>, 'rows': [<class 'int'>], 'score': (<class 'float'>, <class 'NoneType'>)}
+    """
+    return {name: _shape(hint) for name, hint in get_type_hints(record).items()}
+
+
 def read_record(kind: type[T], value: Json, where: str) -> T:
     """A dataclass from an object of its fields, which are checked by their annotations; one with a
     default may be absent or null.
@@ -192,7 +226,11 @@ def read_record(kind: type[T], value: Json, where: str) -> T:
 
 def _shape(hint: Any) -> Shape:
     """The shape of values of an annotated type."""
+    if is_typeddict(hint):
+        return shape_of(hint)
     origin, parts = get_origin(hint), get_args(hint)
+    if record := next(filter(is_typeddict, parts), None) if origin is UnionType else None:
+        return shape_of(record)
     if origin in (list, tuple):
         return [_shape(parts[0])]
     if origin in (Union, UnionType):

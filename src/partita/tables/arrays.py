@@ -34,6 +34,9 @@ class Frame(Protocol):
     @property
     def columns(self) -> Iterable[object]: ...
 
+    @property
+    def dtypes(self) -> Any: ...
+
     def to_numpy(self) -> np.ndarray: ...
 
 

@@ -13,6 +13,7 @@ Letters: D columns, K states.
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import Annotated, TypeAlias
 
 from partita.core.checks import check_count
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
@@ -32,15 +33,15 @@ TAKEN = {  # the kinds of column that an encoding of one kind can hold
 NAMED: dict[str, Callable[[int], Support]] = {"real": Real, "binary": Binary, "count": Count}
 
 
-def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
+def check_laws(owner: str, parameter: str, laws: Iterable[Law]) -> tuple[Law, ...]:
     """The laws of at least one column, each a known word or a number of states.
 
-    >>> check_laws("Mixture", ["real", 3])
+    >>> check_laws("Mixture", "laws", ["real", 3])
     ('real', 3)
     """
     if isinstance(laws, str) or not isinstance(laws, Iterable) or getattr(laws, "ndim", 1) == 0:
         allowed = "say what each column holds, such as ('real', 3)"
-        raise invalid(owner, "laws", allowed, one_line(laws))
+        raise invalid(owner, parameter, allowed, one_line(laws))
     laws = tuple(laws)
     check_count(owner, "the number of columns", len(laws))
     for law in laws:
@@ -51,16 +52,20 @@ def check_laws(owner: str, laws: Iterable[Law]) -> tuple[Law, ...]:
     return laws
 
 
+Laws: TypeAlias = Annotated[Sequence[Law], check_laws]  # of all columns of a table
+
+
 def support_of(laws: Sequence[Law]) -> Product:
     """The support of columns with these laws.
 
     >>> support_of(("real", "real", 3))
     Product(parts=(Real(D=2), Categorical(D=1, K=3)))
     """
-    return Product(tuple(_one_kind(law, len(list(run))) for law, run in groupby(laws)))
+    return Product(tuple(support_of_one(law, len(list(run))) for law, run in groupby(laws)))
 
 
-def _one_kind(law: Law, width: int) -> Support:
+def support_of_one(law: Law, width: int) -> Support:
+    """The support of columns that all have one law."""
     return Categorical(width, law) if isinstance(law, int) else NAMED[law](width)
 
 

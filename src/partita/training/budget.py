@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from partita.core import rng
-from partita.core.protocols import Capability, Model
+from partita.core.protocols import Capability, Model, Update
 from partita.errors import Diverged, invalid
 from partita.evaluators import AIS, Enumeration, Sandwich, evaluate
 from partita.models import DPMixture
@@ -34,7 +34,7 @@ from partita.training.distributed import StepReduction
 from partita.training.guard import Watch
 from partita.training.history import Record
 from partita.training.session import HELD_OUT, Session
-from partita.training.settings import LENGTHS, Learner, Settings, is_closed_form
+from partita.training.settings import LENGTHS, Learner, Settings
 from partita.training.start import start_session
 from partita.training.validation import Evaluator, quick_evaluator
 
@@ -166,10 +166,10 @@ def timeout_record(session: Session) -> Record:
 
 def _fewest(objective: Learner) -> int:
     """Steps without which an objective has no result."""
-    return objective.fewest if isinstance(objective, PartitionChain) else 1
+    return objective.fewest if isinstance(objective, Update) else 1
 
 
-class Plan(NamedTuple):
+class FitPlan(NamedTuple):
     """A model and how it is fitted.
 
     Arguments:
@@ -204,7 +204,7 @@ def affordable(
     validation: Rows | None,
     options: JsonObject,
     seed: int = 0,
-) -> Plan:
+) -> FitPlan:
     """The plan of a new fit: the defaults and the options if they end before the deadline, else cut
     to it.
 
@@ -216,14 +216,14 @@ def affordable(
     memory_limit.check_room("fit", model.title(), COPIES * size, remedy)
     options, remarks = _options_of(objective, options)
     if deadline.left() == math.inf or any(options.get(name) is not None for name in LENGTHS):
-        return Plan(model, objective, options, remarks)
+        return FitPlan(model, objective, options, remarks)
     settings = resolve_settings(model, objective, len(rows), options)
     cost, total = _measured(model, objective, rows, validation, settings, seed)
     seconds = deadline.left() - cost.start
     if isinstance(objective, EM):
         objective = _fewer_starts(objective, seconds, cost)
         seconds -= objective.beforehand * cost.step + (objective.restarts - 1) * cost.start
-    plan = Plan(model, objective, options, remarks)
+    plan = FitPlan(model, objective, options, remarks)
     if total * cost.step + settings.validations * cost.validation <= seconds:
         return plan
     least = _least_steps(objective, seconds, cost)
@@ -238,7 +238,7 @@ def affordable(
 
 def _options_of(objective: Learner, options: JsonObject) -> tuple[JsonObject, list[str]]:
     """The options that go with an objective, and a remark on those that do not."""
-    if not is_closed_form(objective):
+    if not isinstance(objective, Update):
         return {"patience": PATIENCE, **options}, []
     idle = [name for name in options if name in OF_OPTIMIZERS and options[name] is not None]
     if not idle:

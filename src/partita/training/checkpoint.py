@@ -143,17 +143,14 @@ def expect(tree: Tree, path: Path, *names: str) -> None:
 
 
 @contextlib.contextmanager
-def of_this_fit() -> Iterator[None]:
-    """Refuse, in one sentence, a checkpoint whose parts do not fit the fit that resumes from it."""
+def refusing(expected: str) -> Iterator[None]:
+    """Refuse, in one sentence, a file whose parts do not go together inside the block."""
     try:
         yield
     except (LookupError, ArithmeticError, *MALFORMED) as error:
         if isinstance(error, PartitaError) or ran_out(error):
             raise
-        raise RunError(
-            "load: last.safetensors must hold the state of this fit; got another "
-            f"({reason(error)})."
-        ) from error
+        raise RunError(f"load: {expected}; got another ({reason(error)}).") from error
 
 
 def load_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from partita.core.protocols import Capability, EnergyModel, Model
+from partita.core.protocols import Capability, EnergyModel, Model, Update
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.runtime.untrusted import JsonObject
@@ -15,7 +15,6 @@ from partita.training.settings import (
     LENGTHS,
     Learner,
     Settings,
-    is_closed_form,
     is_deterministic,
 )
 
@@ -66,7 +65,7 @@ DRAWLESS = ("NCE", "ScoreMatching", "PseudoLikelihood", "RatioMatching")
 
 def default_settings(model: Model, objective: Learner, n: int) -> JsonObject:
     """The defaults for this model, objective and number of rows."""
-    if is_closed_form(objective):
+    if isinstance(objective, Update):
         return dict(UPDATES)
     # MAP is fitted as the likelihood inside it
     name = type(getattr(objective, "likelihood", objective)).__name__
@@ -163,7 +162,7 @@ def resolve_settings(model: Model, objective: Learner, n: int, options: JsonObje
             raise invalid("fit", "an option", f"be one of {', '.join(NAMES)}", repr(name), remedy)
     chosen = default_settings(model, objective, n)
     given = {name: value for name, value in options.items() if value is not None}
-    if is_closed_form(objective):
+    if isinstance(objective, Update):
         _refuse_gradient_options(objective, chosen, given)
     if given.keys() & set(LENGTHS):
         chosen.pop("epochs")

@@ -8,7 +8,7 @@ healthy state, with half the learning rate.
 import copy
 import math
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
@@ -40,12 +40,11 @@ DEAD = (
     "fewer of them."
 )
 LOOK = 5  # what a stream of random numbers is for; training/session.py has the others
-REPORTED = "reported"  # the name under which a checkpoint keeps the reported warnings
 # of a saved watch, always there
 COUNTED: Shape = {
     **dict.fromkeys(("returns", "mends", "looks", "marked", "far"), int),
     "ill": [str],
-    REPORTED: [str],
+    "reported": [str],
 }
 EVENT = {"step": int, "event": str, "done": str}
 OPTIONAL: Shape = {"event": EVENT, "good": dict, "chains": Tensor}
@@ -85,7 +84,7 @@ def ran_away(values: dict[str, float], width: float) -> bool:
     return any(abs(value) > RUNAWAY_NATS_PER_COLUMN * width for value in values.values())
 
 
-def check_finite(record: dict[str, float], step: int) -> None:
+def check_update(record: dict[str, float], step: int) -> None:
     """Raise :class:`Diverged` naming the number of a closed-form update that is not finite."""
     for name, value in record.items():
         if not math.isfinite(value):
@@ -115,11 +114,7 @@ def fit_warnings(model: Model, before: Tensor | None, after: Tensor | None) -> l
     found = []
     if after is None:
         return found
-    if (
-        before is not None
-        and before.shape == after.shape
-        and bool((before.to(after) == after).all())
-    ):
+    if before is not None and torch.equal(before.to(after), after):
         found.append(STUCK)
     if isinstance(model, _HasHiddenUnits):
         p = model.hidden_given_visible(after.to(model.like)).probs.flatten(0, -2).mean(0)
@@ -226,13 +221,11 @@ class Watch:
         check_like(tree, COUNTED, "last.safetensors: watch", whole=True)
         check_like({**tree, "chains": chains}, OPTIONAL, "last.safetensors: watch")
         event = tree["event"] and {name: tree["event"][name] for name in EVENT}
-        kept = {"reported" if name == REPORTED else name: tree[name] for name in tree}
-        return cls(**{**kept, "event": event}, chains=chains)
+        return cls(**{**tree, "event": event}, chains=chains)
 
     def tree(self) -> Tree:
         """All of it as nested values but the chains, which each process has for itself."""
-        names = [entry.name for entry in fields(self) if entry.name != "chains"]
-        return {REPORTED if name == "reported" else name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name != "chains"}
 
     def _remember(self, session: "Session", found: list[str], mark: bool) -> None:
         still = [kind for kind in self.ill if kind == _kind(STUCK) and not mark]

@@ -47,7 +47,7 @@ class History:
         return json_digest(timeless)
 
 
-def series_of(records: list[Record], name: str) -> list[tuple[int, float]]:
+def recorded_series(records: list[Record], name: str) -> list[tuple[int, float]]:
     """(step, value) of one recorded number."""
     return [(record["step"], record[name]) for record in records if name in record]
 

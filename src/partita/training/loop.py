@@ -8,29 +8,35 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.checks import check_flag, check_generator, check_path, check_role
-from partita.core.protocols import Capability, Model
+from partita.core.protocols import Capability, Model, Objective, Update
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
 from partita.runtime.untrusted import Json, JsonObject
 from partita.tables import Rows, as_rows
+from partita.tables.arrays import TableLike
+from partita.tables.rows import Weight
 from partita.training import budget, guard
 from partita.training.defaults import resolve_settings
 from partita.training.history import seconds_of
 from partita.training.progress import Display
 from partita.training.run import Run, make_config
 from partita.training.run_folder import RunFolder
-from partita.training.schedules import ValidationSchedule, schedule_of
 from partita.training.session import DATA_WARNINGS, DESCENTS, HELD_OUT, Session
-from partita.training.settings import Learner, is_closed_form
+from partita.training.settings import Learner
 from partita.training.start import check_lbfgs, checked_rows, one_process, start_session
-from partita.training.validation import pessimistic, quick_score
+from partita.training.validation import (
+    ValidationSchedule,
+    pessimistic,
+    quick_score,
+    schedule_of,
+)
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -42,11 +48,11 @@ RECORDS = 200  # about this many lines of metrics in a fit
 @memory_limit.named("fit")
 def fit(
     model: Model,
-    data: Any,
+    data: TableLike | Rows,
     objective: Learner | None = None,
     *,
-    validation: Any = None,
-    sample_weight: Any = None,
+    validation: TableLike | Rows | None = None,
+    sample_weight: Weight | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     about: JsonObject | None = None,
@@ -79,9 +85,7 @@ def fit(
         options: Any field of :class:`partita.training.Settings`: epochs, steps or minutes,
             batch_size, optimizer, ...
     """
-    if objective is not None:
-        for methods in (("losses", "update"), ("init",)):
-            check_role("fit", "objective", objective, methods, "PCD()")
+    learner = _learner(objective, model)
     check_generator("fit", generator)
     resume, progress = check_flag("fit", "resume", resume), check_flag("fit", "progress", progress)
     path = None if out is None else check_path("fit", "out", out)
@@ -89,7 +93,6 @@ def fit(
         raise invalid("fit", "out", "be the folder of the run to resume", None)
     missing = Capability.MISSING in model.capabilities
     rows = checked_rows(model, as_rows(data, sample_weight, "fit", missing=missing))
-    learner = capability.default("objective", model) if objective is None else objective
     settings = resolve_settings(model, learner, len(rows), options)
     check_lbfgs(settings, learner, model)
     held_out: Rows | None = None
@@ -104,18 +107,11 @@ def fit(
         folder = RunFolder(path)
         folder.check(config, resume)
         session = start_session(model, rows, learner, settings, fabric=fabric, generator=generator)
-        if resume:
-            config = folder.resume(session, config)
-        else:
-            budget.fix_length(session, held_out, given=options.get("validations") is not None)
-        config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
-        folder.begin(session, config, resume)
+        given = options.get("validations") is not None
+        config = _fixed(session, folder, config, held_out, resume, given)
         if since is not None and not resume:
             seconds = round(deadline.now() - since, 3)
             folder.history.add({"step": 0, "epoch": 0, "seconds": seconds})
-        if not settings.l1 and not settings.l2:
-            own = rng.keyed(session.key, DATA_WARNINGS)
-            session.add_warnings(session.bare.data_warnings(session.data, generator=own))
         x = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
         try:
             stopped = _train(session, folder, x, log_jacobian, progress, since)
@@ -125,6 +121,38 @@ def fit(
             _finish(session, folder, config, "diverged")
             raise
         return _finish(session, folder, config, stopped)
+
+
+def _learner(objective: Learner | None, model: Model) -> Learner:
+    """What is minimized, by default as the capability table says."""
+    if objective is None:
+        return capability.default("objective", model)
+    if not isinstance(objective, Objective | Update):
+        check_role("fit", "objective", objective, (), "PCD()")
+    return objective
+
+
+def _fixed(
+    session: Session,
+    folder: RunFolder,
+    config: JsonObject,
+    held_out: Rows | None,
+    resume: bool,
+    given: bool,
+) -> JsonObject:
+    """The config of the run that the folder now holds: of the fit that is resumed, or of a new one,
+    whose length is fixed here.
+    """
+    if resume:
+        config = folder.resume(session, config)
+    else:
+        budget.fix_length(session, held_out, given=given)
+    config |= {"steps": session.total, "key": session.key, "fit": session.settings.as_json()}
+    folder.begin(session, config, resume)
+    if not session.settings.l1 and not session.settings.l2:
+        own = rng.keyed(session.key, DATA_WARNINGS)
+        session.add_warnings(session.bare.data_warnings(session.data, generator=own))
+    return config
 
 
 def _train(
@@ -309,7 +337,7 @@ def _assign(model: torch.nn.Module, values: dict[str, Tensor]) -> None:
 
 def _converges(session: Session) -> bool:
     """Whether closed-form updates lower the recorded loss to a limit."""
-    return is_closed_form(session.objective) and session.objective.converges
+    return isinstance(session.objective, Update) and session.objective.converges
 
 
 def _record_interval(session: Session) -> int:

@@ -135,7 +135,7 @@ def observe_metric(
     generator: torch.Generator,
 ) -> None:
     """Give the optimizer its metric after a backward pass; the matrix is computed when it steps."""
-    if hasattr(state, "module"):
+    if getattr(state, "module", None) is not None:
         raise Unsupported(
             "fit: optimizer 'natural' moves a model's own parameters, and "
             f"{type(objective).__name__} trains others beside them. Use 'adam'."

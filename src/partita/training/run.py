@@ -30,7 +30,7 @@ from partita.runtime.untrusted import (
     unsealed,
 )
 from partita.training import checkpoint
-from partita.training.history import Record, read_records, series_of
+from partita.training.history import Record, read_records, recorded_series
 from partita.training.settings import Learner
 
 FORMAT = 2
@@ -99,7 +99,7 @@ class Run:
 
     def series(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one recorded number."""
-        return series_of(self.history, name)
+        return recorded_series(self.history, name)
 
 
 def make_config(model: Model, objective: Learner, settings: JsonObject, **more: Json) -> JsonObject:

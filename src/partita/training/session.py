@@ -30,7 +30,7 @@ from partita.training.optimizers import (
     observe_metric,
     penalties,
 )
-from partita.training.settings import Learner, Settings, is_closed_form
+from partita.training.settings import Learner, Settings
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -51,6 +51,7 @@ POSITION = {
     "rate_scale": float,
     "settled": str,
 }
+OF_THIS_FIT = "last.safetensors must hold the state of this fit"
 SAVED: Shape = {**POSITION, "watch": dict, "watched": list}
 
 State: TypeAlias = Any  # an objective's own: chains, queues, running statistics
@@ -131,18 +132,18 @@ class Session:
 
     def advance(self) -> Numbers:
         """One update; returns the losses and the objective's numbers."""
-        if is_closed_form(self.objective):
-            loss, record = self._update_step(self.objective)
+        objective = self.objective
+        if isinstance(objective, Update):
+            loss, record = self._update_step(objective)
         else:
-            loss, record = self._gradient_step(cast("Objective", self.objective))
+            loss, record = self._gradient_step(objective)
         self.progress, self.loss = self.loss - loss, loss
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
             remedy = guard.COLUMNS if self.optimizer is None else guard.remedy(self.settings)
             check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
         self.average.update(self.bare, self.step)
-        if self.optimizer is not None and self.step % self.steps_per_epoch == 0:
-            objective = cast("Objective", self.objective)
+        if isinstance(objective, Objective) and self.step % self.steps_per_epoch == 0:
             self.state = objective.epoch(self.bare, self.data, self.state, generator=self.generator)
         return record
 
@@ -154,8 +155,7 @@ class Session:
         batch, following = self._batch(), self.state
         record: Numbers = {}
         gradient: float | None = None
-        in_nats = not isinstance(objective, Objective) or objective.in_nats
-        width = self.data.width if in_nats else math.inf
+        width = self.data.width if objective.in_nats else math.inf
 
         def closure() -> Tensor:
             nonlocal record, following, width, gradient
@@ -234,7 +234,7 @@ class Session:
             self.bare, self.data, self.state, generator=self.generator
         )
         record = {name: float(value) for name, value in info.items()}
-        guard.check_finite(record, self.step)
+        guard.check_update(record, self.step)
         return record["loss"], record
 
     def leave_finite(self) -> None:
@@ -248,7 +248,7 @@ class Session:
         """Blame the checkpoint, inside the block, for a first step that fails after a resume:
         chains, and what an optimizer remembers, have sizes of their own.
         """
-        return checkpoint.of_this_fit() if self.step < self._tried else nullcontext()
+        return checkpoint.refusing(OF_THIS_FIT) if self.step < self._tried else nullcontext()
 
     def tree(self) -> Tree:
         """All of it as nested values; all processes must call it together."""
@@ -284,7 +284,7 @@ class Session:
         checkpoint.expect(tree, Path("last.safetensors"), *self.tree())
         check_like(tree, SAVED, "last.safetensors", whole=True)
         self.trial = max(2, self.steps_per_epoch)
-        with checkpoint.of_this_fit():
+        with checkpoint.refusing(OF_THIS_FIT):
             chains = tree["watched"]
             self.watch = guard.Watch.restored(
                 tree["watch"], chains[self.team.rank] if len(chains) == self.team.size else None

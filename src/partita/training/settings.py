@@ -1,9 +1,17 @@
 """The options of a fit, checked once, saved with the run."""
 
-from dataclasses import asdict, dataclass
-from typing import Literal, TypeAlias, TypeGuard, get_args
+from dataclasses import asdict, dataclass, fields
+from typing import Annotated, Literal, TypeAlias
 
-from partita.core.checks import check_choice, check_count, check_flag, check_real
+from partita.core.arguments import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Share,
+    checks_of,
+)
+from partita.core.checks import check_flag
 from partita.core.protocols import Model, Objective, Update
 from partita.errors import invalid
 from partita.runtime.untrusted import JsonObject
@@ -11,11 +19,6 @@ from partita.runtime.untrusted import JsonObject
 OptimizerName: TypeAlias = Literal["sgd", "adam", "lbfgs", "natural"]
 ScheduleName: TypeAlias = Literal["linear", "constant", "cosine"]
 GuardName: TypeAlias = Literal["stop", "rollback"]
-CHOICES = {
-    "optimizer": get_args(OptimizerName),
-    "schedule": get_args(ScheduleName),
-    "guard": get_args(GuardName),
-}
 LENGTHS = ("epochs", "steps", "minutes")  # of which one is given
 
 Learner: TypeAlias = Objective | Update
@@ -56,49 +59,35 @@ class Settings:
         initialize: Set the reference and the biases from the data's base rates.
     """
 
-    epochs: int | None = None
-    steps: int | None = None
-    minutes: float | None = None
-    batch_size: int = 128
+    epochs: PositiveInt | None = None
+    steps: PositiveInt | None = None
+    minutes: PositiveFloat | None = None
+    batch_size: NonNegativeInt = 128
     optimizer: OptimizerName = "sgd"
-    learning_rate: float = 0.05
-    momentum: float = 0.0
-    damping: float = 1e-3
+    learning_rate: PositiveFloat = 0.05
+    momentum: Share = 0.0
+    damping: NonNegativeFloat = 1e-3
     schedule: ScheduleName = "linear"
-    warm_up: float = 0.0
-    clip: float = 0.0
-    average: float = 0.05
-    l1: float = 0.0
-    l2: float = 0.0
-    patience: int = 0
-    validations: int = 20
-    validate_every: int | None = None
-    tolerance: float = 1e-8
+    warm_up: Share = 0.0
+    clip: NonNegativeFloat = 0.0
+    average: Share = 0.05
+    l1: NonNegativeFloat = 0.0
+    l2: NonNegativeFloat = 0.0
+    patience: NonNegativeInt = 0
+    validations: PositiveInt = 20
+    validate_every: PositiveInt | None = None
+    tolerance: NonNegativeFloat = 1e-8
     guard: GuardName = "stop"
-    initialize: bool = True
+    initialize: Annotated[bool, check_flag] = True
 
     def __post_init__(self) -> None:
-        values = self.as_json()
-        given = [name for name in LENGTHS if values[name] is not None]
+        given = [name for name in LENGTHS if getattr(self, name) is not None]
         if len(given) != 1:
-            raise invalid(
-                "fit", "one of epochs, steps and minutes", "be given", " and ".join(given) or "none"
-            )
-        for name in ("epochs", "steps", "validations", "validate_every"):
-            if values[name] is not None:
-                check_count("fit", name, values[name])
-        if self.minutes is not None:
-            check_real("fit", "minutes", self.minutes, 0, open_low=True)
-        for name in ("batch_size", "patience"):
-            check_count("fit", name, values[name], 0)
-        for name, choices in CHOICES.items():
-            check_choice("fit", name, values[name], choices)
-        check_flag("fit", "initialize", self.initialize)
-        check_real("fit", "learning_rate", self.learning_rate, 0, open_low=True)
-        for name in ("momentum", "average", "warm_up"):
-            check_real("fit", name, values[name], 0, 1)
-        for name in ("l1", "l2", "tolerance", "clip", "damping"):
-            check_real("fit", name, values[name], 0)
+            got = " and ".join(given) or "none"
+            raise invalid("fit", "one of epochs, steps and minutes", "be given", got)
+        for item in fields(self):
+            for check in checks_of(item.type):
+                check("fit", item.name, getattr(self, item.name))
 
     def exactly_minimizes(self, objective: Learner, model: Model) -> bool:
         """Whether the loss is a function of the parameters alone: no batches, no draws."""
@@ -107,11 +96,6 @@ class Settings:
     def as_json(self) -> JsonObject:
         """All settings by name."""
         return asdict(self)
-
-
-def is_closed_form(objective: Learner) -> TypeGuard[Update]:
-    """Whether an objective takes steps of its own, without an optimizer."""
-    return hasattr(objective, "update")
 
 
 def is_deterministic(objective: Learner, model: Model) -> bool:

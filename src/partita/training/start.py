@@ -4,21 +4,21 @@ data, an optimizer, a number of steps.
 
 from contextlib import nullcontext
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from partita.core import rng
-from partita.core.protocols import Capability, Model, Objective
+from partita.core.protocols import Capability, Model, Objective, Update
 from partita.errors import Unsupported, invalid
 from partita.runtime import memory_limit, processes
 from partita.tables import Rows
 from partita.tables.arrays import row_ranges
 from partita.training.optimizers import make_optimizer
 from partita.training.session import Session, State
-from partita.training.settings import Learner, Settings, is_closed_form
+from partita.training.settings import Learner, Settings
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -45,7 +45,7 @@ def start_session(
     objective = _shared(objective, settings, len(rows), team)
     generator = team.generator(generator)
     # the first state of closed-form updates may be the best of many trials, and holds no chains
-    closed_form = is_closed_form(objective)
+    closed_form = isinstance(objective, Update)
     with nullcontext() if closed_form else memory_limit.within_machine("fit"):
         state = objective.init(model, rows, generator=generator)
     wrapped, optimizer = model, None
@@ -68,7 +68,7 @@ def _shared(objective: Learner, settings: Settings, n: int, team: processes.Team
     if (batch := min(n, settings.batch_size or n)) < team.size:
         allowed = f"have at least one row for each of the {team.size} processes"
         raise invalid("fit", "a batch", allowed, batch, "Raise batch_size.")
-    if is_closed_form(objective):
+    if isinstance(objective, Update):
         raise Unsupported(
             f"fit: {type(objective).__name__} takes closed-form steps, which one process does. "
             "Leave out devices."
@@ -78,9 +78,7 @@ def _shared(objective: Learner, settings: Settings, n: int, team: processes.Team
             "fit: optimizer 'natural' measures its metric in one process. Leave out devices, or "
             "use 'adam'."
         )
-    if isinstance(objective, Objective):
-        return cast("Learner", objective.shared(team.size))
-    return objective
+    return objective.shared(team.size)
 
 
 def _wrapped(
@@ -89,7 +87,8 @@ def _wrapped(
     """The model, the objective's state and the optimizer, wrapped by Fabric; trainable extras are
     optimized beside the model.
     """
-    extras = list(state.module.parameters()) if hasattr(state, "module") else []
+    module = getattr(state, "module", None)
+    extras = [] if module is None else list(module.parameters())
     optimizer = make_optimizer([*model.parameters(), *extras], settings)
     wrapped, optimizer = fabric.setup(model, optimizer)
     _keep_buffers(wrapped)
@@ -97,8 +96,8 @@ def _wrapped(
         name for kind in type(model).__mro__ for name in vars(kind).get("forward_methods", ())
     ):
         wrapped.mark_forward_method(method)
-    if extras:
-        module = fabric.setup_module(state.module)
+    if module is not None and extras:
+        module = fabric.setup_module(module)
         _keep_buffers(module)
         state = _with_module(state, module)
     return wrapped, state, optimizer

@@ -200,8 +200,8 @@ def _products_at(model: EnergyModel, x: Tensor, most: int) -> ProductMixture:
     def mixed(probabilities: Tensor, counts: Tensor) -> ProductMixture:
         broad = torch.lerp(probabilities, average, SHARED)
         return ProductMixture(
-            values,
             torch.log_softmax((counts + 1).log(), 0),
+            values,
             (broad / broad.sum(-1, keepdim=True)).log(),
         )
 

@@ -14,49 +14,42 @@ row.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
 import torch
-from torch import Tensor, nn
-from torch.distributions import Distribution, constraints
+from torch import Generator, Tensor, nn
 from torch.func import functional_call
+from torch.types import _size
 
 from partita.core import rng
-from partita.core.checks import check_count, check_counts, check_width
-from partita.core.protocols import Capability, Settings
+from partita.core.arguments import Sizes
+from partita.core.checks import check_count, check_width
+from partita.core.protocols import Capability
 from partita.core.registry import MODELS
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
 from partita.models.directed.decoded import Decoded
-from partita.models.directed.latent import LogTerms
+from partita.models.directed.latent import LogTerms, Plain
 from partita.models.directed.outputs import make_output
-from partita.nets.mlp import MLP
+from partita.nets import MLP
+from partita.nets.base import Activation
 
 MOST_BITS = 10  # few enough to sum over all states of the layers, in fits too
 CELLS = 1 << 22  # states x rows x columns at once
 WATCHED = 32  # rows of a batch whose use of the bits is watched
 
 
-class Climbing(Distribution):
+class Climbing(Plain):
     """q(z | x) of all layers side by side: draws ``(*, M)``, each layer given the one below it."""
-
-    arg_constraints: dict[str, Any] = {}
-    has_rsample = False
 
     def __init__(self, q: Chain, widths: Sequence[int], rows: torch.Size) -> None:
         self.q, self.widths = q, list(widths)
         super().__init__(rows, torch.Size([sum(widths)]), validate_args=False)
 
-    @property
-    def support(self) -> Any:
-        return constraints.boolean
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        with torch.no_grad():
-            return torch.cat(
-                ancestral(self.q, torch.default_generator, tuple(sample_shape)).draws, -1
-            )
+    @torch.no_grad()
+    def sample(self, sample_shape: _size = ()) -> Tensor:
+        return torch.cat(ancestral(self.q, torch.default_generator, sample_shape).draws, -1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return log_prob(self.q, value.split(self.widths, -1))
@@ -94,25 +87,17 @@ class SigmoidBelief(Decoded):
     def __init__(
         self,
         visible: int,
-        hidden: Sequence[int] = (200,),
+        hidden: Sizes = (200,),
         *,
-        widths: Sequence[int] = (),
-        activation: str = "tanh",
+        widths: Sizes = (),
+        activation: Activation = "tanh",
         likelihood: str = "bernoulli",
         states: int | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.hidden = check_counts("SigmoidBelief", "hidden", hidden)
-        widths = check_counts("SigmoidBelief", "widths", widths)
-        check_count("SigmoidBelief", "the number of hidden layers", len(self.hidden))
-        self._made = {
-            "visible": visible,
-            "widths": list(widths),
-            "activation": activation,
-            "likelihood": likelihood,
-            "states": states,
-        }
+        check_count("SigmoidBelief", "the number of hidden layers", len(hidden))
+        self.hidden = tuple(hidden)
         self.output = make_output(
             "SigmoidBelief", likelihood, visible, states, "column", generator.device
         )
@@ -126,14 +111,9 @@ class SigmoidBelief(Decoded):
             [MLP(units, below, **how) for below, units in zip(down, self.hidden, strict=False)]
         )
         self.prior = nn.Parameter(torch.zeros(self.hidden[-1], device=generator.device))
-        self.watch_latents(self.latent, generator.device)
+        self.watch_latents(sum(hidden), generator.device)
         exact = {Capability.LOG_PROB} if self.latent <= MOST_BITS else set()
         self.capabilities = Decoded.capabilities | {Capability.DISCRETE_LATENTS} | exact
-
-    @property
-    def latent(self) -> int:
-        """M."""
-        return sum(self.hidden)
 
     def proposal(self, x: Tensor) -> Chain:
         """q(z | x), layer by layer."""
@@ -143,8 +123,7 @@ class SigmoidBelief(Decoded):
 
     def held(self, q: Chain) -> Chain:
         """The same proposal with its parameters held: only what is drawn still moves it."""
-        first: Any = q[0](())
-        still = Bits(first.logits.detach())
+        still = Bits(cast(Bits, q[0](())).logits.detach())
         return (lambda _: still, *(_conditional(net, held=True) for net in list(self.encoders)[1:]))
 
     def posterior(self, x: Tensor) -> Climbing:
@@ -178,13 +157,13 @@ class SigmoidBelief(Decoded):
             self._fit(x, draws), self._log_prior(draws), log_prob(self.proposal(x), draws)
         )
 
-    def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def log_weights(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         q = self.proposal(x)
         draws = ancestral(q, generator, (k,)).draws
         return self.log_joint_of(x, draws) - log_prob(q, draws)
 
     def estimate(
-        self, x: Tensor, estimator: Estimator, state: State, *, generator: torch.Generator
+        self, x: Tensor, estimator: Estimator, state: State, *, generator: Generator
     ) -> Estimate:
         """The evidence bound of each row, E_q[log p(x, z) - log q(z | x)], with the gradients of an
         estimator.
@@ -208,22 +187,22 @@ class SigmoidBelief(Decoded):
         rows = [self.log_joint(x, z.view(-1, *[1] * (x.dim() - 1), self.latent)) for z in states]
         return torch.logsumexp(torch.cat(rows), 0)
 
-    def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator | None = None) -> Tensor:
+    def forward(self, x: Tensor, k: int = 1, *, generator: Generator | None = None) -> Tensor:
         """log weights of k draws; without a generator the exact log p(x)."""
         if generator is None:
             return self.log_prob(x)
         return self.log_weights(x, k, generator=generator)
 
     @torch.no_grad()
-    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_joint(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         z = self._downwards((check_count("draw", "n", n),), generator)
         return rng.draw(self.output.distribution(self.decode(z)), generator), z
 
     @torch.no_grad()
-    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_prior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         return self._downwards((k, len(x)), generator)
 
-    def _downwards(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    def _downwards(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Exact draws of all layers, from the uppermost down."""
         layers = [Bits(self.prior).draw(generator, shape)]
         for net in reversed(list(self.decoders)[1:]):
@@ -231,25 +210,22 @@ class SigmoidBelief(Decoded):
         return torch.cat(layers, -1)
 
     @torch.no_grad()
-    def kl_per_dimension(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def kl_per_dimension(self, x: Tensor, *, generator: Generator | None = None) -> Tensor:
         """log q - log p of each unit given its neighbors at one draw (of a fixed seed by default),
         ``(*, D) -> (*, M)``.
         """
-        generator = torch.Generator(x.device).manual_seed(0) if generator is None else generator
+        generator = Generator(x.device).manual_seed(0) if generator is None else generator
         drawn = ancestral(self.proposal(x), generator)
         nets = zip(list(self.decoders)[1:], drawn.draws[1:], strict=True)
         above = [*(Bits(net(_signs(z))) for net, z in nets), Bits(self.prior)]
         parts = [
-            _each(q, z) - _each(p, z)
+            _each(cast(Bits, q).logits, z) - _each(p.logits, z)
             for q, p, z in zip(drawn.layers, above, drawn.draws, strict=True)
         ]
         return torch.cat(parts, -1)
 
     def title(self) -> str:
         return f"SigmoidBelief({self.support.width}, {' + '.join(map(str, self.hidden))} bits)"
-
-    def settings(self) -> Settings:
-        return {**self._made, "hidden": list(self.hidden)}
 
 
 def _signs(z: Tensor) -> Tensor:
@@ -265,6 +241,6 @@ def _conditional(net: nn.Module, held: bool = False) -> Callable[[Draws], Bits]:
     return lambda draws: Bits(functional_call(net, weights, (_signs(draws[-1]),)))
 
 
-def _each(layer: Any, z: Tensor) -> Tensor:
+def _each(logits: Tensor, z: Tensor) -> Tensor:
     """log p of every bit by itself, ``(*, H)``."""
-    return z * layer.logits - torch.nn.functional.softplus(layer.logits)
+    return z * logits - nn.functional.softplus(logits)

@@ -16,7 +16,7 @@ Letters: B rows, D columns, C chains for each row, w weights.
 from abc import abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.core.protocols import Data
@@ -38,12 +38,12 @@ class Decoded(LatentModel):
         """The numbers that the likelihood of the columns takes, ``(*, M) -> (*, outputs)``."""
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Base rates, or means and scales, of the columns."""
         self.output.initialize(data.mean(), data.variance(), len(data))
 
     @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+    def fill(self, x: Tensor, how: str = "mean", *, generator: Generator) -> Tensor:
         """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (discrete columns) or
         one ``"draw"``, ``(B, D)``.
         """
@@ -54,7 +54,7 @@ class Decoded(LatentModel):
             out[index] = torch.where(rows.isnan(), self._filled(rows, how, generator), rows)
         return out
 
-    def _filled(self, x: Tensor, how: str, generator: torch.Generator) -> Tensor:
+    def _filled(self, x: Tensor, how: str, generator: Generator) -> Tensor:
         chains = 1 if how == "draw" else CHAINS
         missing = x.isnan().expand(chains, *x.shape)
         start = self.draw(chains * len(x), generator=generator).view(missing.shape)
@@ -70,7 +70,7 @@ class Decoded(LatentModel):
             return full[0]
         return self.output.decided(total / KEPT, how)
 
-    def _moved(self, x: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+    def _moved(self, x: Tensor, z: Tensor, generator: Generator) -> Tensor:
         """One step of z given x: a proposal from q, accepted by its weight."""
         q = self.posterior(x)
         proposed = draw_latent(q, 1, generator)[0]

@@ -22,8 +22,9 @@ from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.distributions import Distribution, Independent, Normal
+from torch.distributions.constraints import Constraint
 
 from partita.core import rng
 from partita.core.protocols import Capability, DirectedModel
@@ -43,6 +44,14 @@ class LogTerms(NamedTuple):
     fit: Tensor  # log p(x | z)
     prior: Tensor  # log p(z)
     proposal: Tensor  # log q(z | x)
+
+
+class Plain(Distribution):
+    """A distribution without parameters of torch's kind."""
+
+    @property
+    def arg_constraints(self) -> dict[str, Constraint]:
+        return {}
 
 
 class LatentModel(DirectedModel):
@@ -74,7 +83,7 @@ class LatentModel(DirectedModel):
         """
 
     @abstractmethod
-    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_joint(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """``n`` exact draws of x and the z behind them, ``(n, D), (n, M)``."""
 
     @abstractmethod
@@ -84,7 +93,7 @@ class LatentModel(DirectedModel):
         """
 
     @abstractmethod
-    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_prior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """``k`` draws for each row from the density ``log_terms(x, z).prior``, ``(k, B, M)``."""
 
     def live(self, x: Tensor) -> Tensor:
@@ -97,7 +106,7 @@ class LatentModel(DirectedModel):
         """log p(x, z) - log q(z | x) at latent values that are given, ``(*, D), (*, M) -> (*)``."""
         return self.log_joint(x, z) - self.posterior(x).log_prob(z)
 
-    def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def log_weights(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """log p(x, z) - log q(z | x) for ``k`` draws of z from q(z | x), ``(*, D) -> (k, *)``."""
         q = self.posterior(x)
         z = draw_latent(q, k, generator)
@@ -105,6 +114,7 @@ class LatentModel(DirectedModel):
 
     def watch_latents(self, latent: int, device: torch.device) -> None:
         """Make room for the running mean of M numbers; NaN until something was seen."""
+        self.latent = latent
         self.register_buffer("carried", torch.full((latent,), torch.nan, device=device))
 
     def watch(self, kl: Tensor) -> None:
@@ -134,15 +144,15 @@ class LatentModel(DirectedModel):
             f"them; {self.against_collapse}."
         ]
 
-    def forward(self, x: Tensor, k: int = 1, *, generator: torch.Generator) -> Tensor:
+    def forward(self, x: Tensor, k: int = 1, *, generator: Generator) -> Tensor:
         return self.log_weights(x, k, generator=generator)
 
     @torch.no_grad()
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         return self.draw_joint(n, generator=generator)[0]
 
 
-def draw_latent(q: Distribution, k: int, generator: torch.Generator) -> Tensor:
+def draw_latent(q: Distribution, k: int, generator: Generator) -> Tensor:
     """``k`` draws, ``(k, *, M)``, as functions of noise where q allows it, so that gradients flow
     to its parameters.
     """
@@ -153,6 +163,16 @@ def draw_latent(q: Distribution, k: int, generator: torch.Generator) -> Tensor:
         with rng.seeded(generator):
             return q.rsample(torch.Size((k,)))
     return rng.draw(base, generator, (k,))
+
+
+def draw_normal(
+    mean: Tensor, log_scale: Tensor, generator: Generator, k: int | None = None
+) -> Tensor:
+    """A draw of N(mu, sigma^2), or ``k`` of them, ``(*, M) -> (*, M)`` or ``(k, *, M)``; gradients
+    flow through it.
+    """
+    shape = mean.shape if k is None else (k, *mean.shape)
+    return mean + log_scale.exp() * rng.normal(shape, mean, generator)
 
 
 def normal_log_prob(z: Tensor, mean: Tensor, log_scale: Tensor) -> Tensor:
@@ -184,7 +204,7 @@ def kl_between(
     )
 
 
-def normal(mean: Tensor, log_scale: Tensor) -> Distribution:
+def diagonal_normal(mean: Tensor, log_scale: Tensor) -> Distribution:
     """The distribution itself, whose draws are ``(*, M)``."""
     return Independent(Normal(mean, log_scale.exp(), validate_args=False), 1, validate_args=False)
 
@@ -199,14 +219,7 @@ class GaussianLatents(LatentModel):
         "raise the weight of the divergence slowly (beta_warm_up), lower beta, or use fewer "
         "dimensions or a weaker decoder"
     )
-    latent: int
 
     @abstractmethod
-    def elbo_terms(
-        self, x: Tensor, lengths: Tensor | None = None, *, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def elbo_terms(self, x: Tensor, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and what each dimension carries, ``(B, M)``."""
-
-    def watch_latents(self, latent: int, device: torch.device) -> None:
-        self.latent = latent
-        super().watch_latents(latent, device)

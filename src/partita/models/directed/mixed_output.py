@@ -17,8 +17,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Poisson
+from torch.types import _size
 
 from partita.core import support as supports
+from partita.models.directed.autoregressive.emissions import LEAST_MEAN, MOST_LOG_RATE
 from partita.models.directed.outputs import (
     BernoulliOutput,
     CategoricalOutput,
@@ -26,9 +28,6 @@ from partita.models.directed.outputs import (
     Output,
 )
 from partita.tables.column_kinds import Law, places, support_of
-
-MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
-LEAST_MEAN = 1e-3
 
 
 class PoissonOutput(Output):
@@ -131,7 +130,7 @@ class MixedOutput(Output):
         return numbers.split([part.outputs for part, _ in self._each()], -1)
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
-        return joined(parts, self.places)
+        return in_table_order(parts, self.places)
 
 
 class MixedColumns(Distribution):
@@ -142,14 +141,14 @@ class MixedColumns(Distribution):
         shape = (*parts[0].batch_shape[:-1], sum(map(len, at)))
         super().__init__(torch.Size(shape), validate_args=False)
 
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
-        drawn = [part.sample(sample_shape) for part in self.parts]
+    def sample(self, sample_shape: _size = ()) -> Tensor:
+        drawn = [part.sample(torch.Size(sample_shape)) for part in self.parts]
         floats = [x for x in drawn if x.is_floating_point()]  # all but categories
         like = floats[0] if floats else drawn[0].float()
-        return joined([x.to(like) for x in drawn], self.places)
+        return in_table_order([x.to(like) for x in drawn], self.places)
 
 
-def joined(parts: list[Tensor], at: list[list[int]]) -> Tensor:
+def in_table_order(parts: list[Tensor], at: list[list[int]]) -> Tensor:
     """Blocks of columns, ``(*, D_g)``, in the order of the table."""
     places = torch.tensor([place for columns in at for place in columns], device=parts[0].device)
     return torch.cat(parts, -1)[..., places.argsort()]

@@ -15,10 +15,11 @@ Letters: N data, B rows, D columns, K components, r responsibilities (K, B).
 
 import warnings
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.checks import check_width
@@ -36,14 +37,17 @@ SOFT = 0.1  # share of every cluster that is spread over all rows
 EMPTY = 1e-8  # share of the data below which a component counts as empty
 
 
-class Mixing(DirectedModel):
+Part = TypeVar("Part", bound=Component)
+
+
+class Mixing(DirectedModel, Generic[Part]):
     """K weighted components; ``logits`` (K,) are the unnormalized log weights."""
 
     capabilities = frozenset({Capability.LOG_PROB, Capability.MISSING, Capability.EM})
-    component: Component
+    component: Part
     logits: nn.Parameter
 
-    def hold(self, component: Component, device: torch.device) -> None:
+    def hold(self, component: Part, device: torch.device) -> None:
         """Take the components in, with equal weights."""
         self.component, self.support = component, component.support
         self.logits = nn.Parameter(torch.zeros(component.count, dtype=torch.float64, device=device))
@@ -78,7 +82,7 @@ class Mixing(DirectedModel):
         """p(component | x), ``(B, D) -> (B, K)``."""
         return torch.softmax(self.log_joint(x), 0).mT
 
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         """``n`` exact draws, ``(n, D)``."""
         index = rng.categorical(self.logits.detach(), generator, n)
         return self.component.draw(index, generator=generator).detach()
@@ -89,10 +93,10 @@ class Mixing(DirectedModel):
         (theory/mixtures.md, eq. 10.2).
         """
         total: Statistics = {}
-        ready, log_weights = self.component.ready(), self.log_weights()[:, None]
+        ready, log_weights = self.component.ready(averaged=True), self.log_weights()[:, None]
         for index in self._blocks(x):
             rows = x[index].to(self.logits)
-            scores, kept = self.component.expected_scores(rows, ready)
+            scores, kept = self.component.scores(rows, ready)
             r, log_p = normalized(scores.add_(log_weights))
             w = None if weight is None else weight[index].to(r)
             r = r if w is None else r.mul_(w)
@@ -108,7 +112,7 @@ class Mixing(DirectedModel):
         self.component.maximize(statistics)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Clusters of a k-means++ start, each mixed with a tenth of everything so that none begins
         singular.
         """
@@ -129,7 +133,7 @@ class Mixing(DirectedModel):
             self.m_step(self._given(x, r if weight is None else r * weight.to(self.logits)))
 
     @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+    def fill(self, x: Tensor, how: str = "mean", *, generator: Generator) -> Tensor:
         """Rows with NaN replaced, ``(B, D)``.
 
         Arguments:
@@ -174,7 +178,7 @@ class Mixing(DirectedModel):
             total = added(total, {**self.component.statistics(part, kept), "mass": part.sum(1)})
         return total
 
-    def _filled(self, x: Tensor, how: str, generator: torch.Generator) -> Tensor:
+    def _filled(self, x: Tensor, how: str, generator: Generator) -> Tensor:
         r, _ = normalized(self.log_joint(x))
         if how == "draw":
             edges = r.cumsum(0)
@@ -217,7 +221,7 @@ def added(total: Statistics, more: Statistics) -> Statistics:
     return {name: total[name] + value for name, value in more.items()} if total else more
 
 
-def _some_rows(data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+def _some_rows(data: Data, generator: Generator) -> tuple[Tensor, Tensor | None]:
     """All rows, or a random ``START_ROWS`` of them, with their weights."""
     n = len(data)
     index = torch.arange(n)
@@ -228,7 +232,7 @@ def _some_rows(data: Data, generator: torch.Generator) -> tuple[Tensor, Tensor |
 
 
 def _hard_start(
-    component: Component, data: Data, generator: torch.Generator
+    component: Component, data: Data, generator: Generator
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Rows, their weights, and responsibilities ``(K, B)`` of a clustering of them."""
     x, weight = _some_rows(data, generator)

@@ -6,11 +6,12 @@ its own for each column.
 Letters: D columns, K components.
 """
 
-from collections.abc import Sequence
+from typing import Annotated
 
 import torch
+from torch import Generator
 
-from partita.core.checks import check_choice, check_count, check_real
+from partita.core.arguments import PositiveFloat, PositiveInt, one_of
 from partita.core.protocols import Settings
 from partita.core.registry import MODELS
 from partita.errors import invalid
@@ -24,14 +25,15 @@ from partita.models.directed.components.discrete import (
 from partita.models.directed.components.gaussian import FullGaussian
 from partita.models.directed.components.product import ProductComponent
 from partita.models.directed.mixing import Mixing
-from partita.tables.column_kinds import Law, check_laws, kinds_in_words, places
+from partita.tables.column_kinds import Law, Laws, kinds_in_words, places
 
 COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
+LAWS: dict[str, Law] = {"gaussian": "real", "bernoulli": "binary", "poisson": "count"}
 COVARIANCES = ("full", "tied", "diagonal", "spherical")
 
 
 @MODELS.register
-class Mixture(Mixing):
+class Mixture(Mixing[Component]):
     """K components of one family, in float64; fitted by :class:`partita.objectives.EM`.
 
     Arguments:
@@ -68,22 +70,17 @@ class Mixture(Mixing):
 
     def __init__(
         self,
-        components: int,
-        visible: int,
-        component: str = "gaussian",
-        covariance: str = "full",
+        components: PositiveInt,
+        visible: PositiveInt,
+        component: Annotated[str, one_of(*COMPONENTS)] = "gaussian",
+        covariance: Annotated[str, one_of(*COVARIANCES)] = "full",
         *,
-        states: int | None = None,
-        laws: Sequence[Law] | None = None,
-        floor: float = 1e-6,
-        generator: torch.Generator,
+        states: PositiveInt | None = None,
+        laws: Laws | None = None,
+        floor: PositiveFloat = 1e-6,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_count("Mixture", "components", components)
-        check_count("Mixture", "visible", visible)
-        check_choice("Mixture", "component", component, COMPONENTS)
-        check_choice("Mixture", "covariance", covariance, COVARIANCES)
-        check_real("Mixture", "floor", floor, 0, open_low=True)
         if (component == "categorical") != (states is not None):
             raise invalid(
                 "Mixture",
@@ -91,7 +88,6 @@ class Mixture(Mixing):
                 "be given for categorical components, and only for them",
                 states,
             )
-        laws = None if laws is None else check_laws("Mixture", laws)
         if (component == "mixed") != (laws is not None) or (
             laws is not None and len(laws) != visible
         ):
@@ -103,59 +99,36 @@ class Mixture(Mixing):
                 "columns",
                 got,
             )
+        device = generator.device
         if laws is not None:
-            made = _mixed(components, laws, covariance, floor, generator.device)
+            blocks = {law: self._block(law, len(at), device) for law, at in places(laws).items()}
+            self.hold(ProductComponent(components, laws, blocks), device)
         else:
-            made = _component(
-                components, visible, component, covariance, states, floor, generator.device
-            )
-        self.hold(made, generator.device)
+            law = LAWS[component] if states is None else states
+            self.hold(self._block(law, visible, device), device)
+
+    def _block(self, law: Law, width: int, device: torch.device) -> Component:
+        """The components of columns that all have one law."""
+        made = self.arguments
+        count, covariance = made["components"], made["covariance"]
+        if isinstance(law, int):
+            return CategoricalComponent(count, width, law, device=device)
+        if law != "real":
+            discrete = BernoulliComponent if law == "binary" else PoissonComponent
+            return discrete(count, width, device=device)
+        more: Settings = {"floor": made["floor"], "device": device}
+        if covariance in ("full", "tied"):
+            return FullGaussian(count, width, tied=covariance == "tied", **more)
+        return DiagonalGaussian(count, width, spherical=covariance == "spherical", **more)
 
     def settings(self) -> Settings:
-        return {
-            "components": self.components,
-            "visible": self.support.width,
-            **self.component.settings(),
-        }
+        made = super().settings()
+        if made["component"] == "gaussian" or "real" in made.get("laws", ()):
+            return made
+        return {name: made[name] for name in made if name not in ("covariance", "floor")}
 
     def title(self) -> str:
-        made = self.component.settings()
+        made = self.settings()
         law = " ".join(made[name] for name in ("component", "covariance") if name in made)
         law = f"mixed: {kinds_in_words(made['laws'])}" if "laws" in made else law
         return f"Mixture({self.components}, {self.support.width}, {law})"
-
-
-def _component(
-    count: int,
-    visible: int,
-    component: str,
-    covariance: str,
-    states: int | None,
-    floor: float,
-    device: torch.device,
-) -> Component:
-    if component == "bernoulli":
-        return BernoulliComponent(count, visible, device=device)
-    if component == "poisson":
-        return PoissonComponent(count, visible, device=device)
-    if states is not None:
-        return CategoricalComponent(count, visible, states, device=device)
-    if covariance in ("full", "tied"):
-        return FullGaussian(count, visible, tied=covariance == "tied", floor=floor, device=device)
-    return DiagonalGaussian(
-        count, visible, spherical=covariance == "spherical", floor=floor, device=device
-    )
-
-
-def _mixed(
-    count: int, laws: tuple[Law, ...], covariance: str, floor: float, device: torch.device
-) -> ProductComponent:
-    named = {"real": "gaussian", "binary": "bernoulli", "count": "poisson"}
-
-    def block(law: Law, width: int) -> Component:
-        kind, states = (named[law], None) if isinstance(law, str) else ("categorical", law)
-        return _component(count, width, kind, covariance, states, floor, device)
-
-    return ProductComponent(
-        count, laws, {law: block(law, len(at)) for law, at in places(laws).items()}
-    )

@@ -7,14 +7,15 @@ Letters: N data, B rows, D columns, d latent dimensions, K components.
 """
 
 import math
+from typing import Annotated, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Capability, Data, Settings
+from partita.core.arguments import PositiveFloat, PositiveInt, Several, one_of
+from partita.core.protocols import Capability, Data
 from partita.core.registry import MODELS
 from partita.errors import invalid
 from partita.models.directed.components.base import Statistics
@@ -23,11 +24,12 @@ from partita.models.directed.mixing import Mixing
 from partita.runtime.permutations import stretches
 
 NOISES = ("isotropic", "diagonal")
-PRIORS = (None, "ard")
+Noise: TypeAlias = Annotated[str, one_of(*NOISES)]
+Prior: TypeAlias = Annotated[str | None, one_of(None, "ard")]
 
 
 @MODELS.register
-class PPCA(Mixing):
+class PPCA(Mixing[Factors]):
     """One linear-Gaussian model, in float64.
 
     Arguments:
@@ -47,21 +49,19 @@ class PPCA(Mixing):
     examples = {
         "PPCA": {"visible": 3, "latent": 1},
     }
-    component: Factors
 
     def __init__(
         self,
-        visible: int,
-        latent: int,
+        visible: Several,
+        latent: PositiveInt,
         *,
-        noise: str = "isotropic",
-        prior: str | None = None,
-        floor: float = 1e-6,
-        generator: torch.Generator,
+        noise: Noise = "isotropic",
+        prior: Prior = None,
+        floor: PositiveFloat = 1e-6,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        made = _factors("PPCA", 1, visible, latent, noise, prior, floor, generator)
-        self.hold(made, generator.device)
+        self.hold(_factors(self, 1, generator), generator.device)
         if noise == "isotropic" and prior is None:
             self.capabilities = self.capabilities | {Capability.CLOSED_FORM}
 
@@ -101,7 +101,7 @@ class PPCA(Mixing):
         }
 
     @torch.no_grad()
-    def solve(self, data: Data, *, generator: torch.Generator) -> None:
+    def solve(self, data: Data, *, generator: Generator) -> None:
         r"""The maximum-likelihood solution in closed form (Tipping and Bishop 1999), for complete
         rows and isotropic noise.
 
@@ -120,16 +120,13 @@ class PPCA(Mixing):
         component.log_noise.fill_(noise.log())
         component.held.fill_(bool(values[d:].mean() < component.floor))
 
-    def settings(self) -> Settings:
-        return {"visible": self.support.width, **self.component.settings()}
-
     def title(self) -> str:
         name = "FactorAnalysis" if self.component.diagonal else "PPCA"
         return f"{name}({self.support.width}, {self.component.latent})"
 
 
 @MODELS.register
-class MixturePPCA(Mixing):
+class MixturePPCA(Mixing[Factors]):
     """K linear-Gaussian models with weights; the arguments are those of :class:`PPCA`.
 
     >>> g = torch.Generator().manual_seed(0)
@@ -140,31 +137,20 @@ class MixturePPCA(Mixing):
     examples = {
         "MixturePPCA": {"components": 2, "visible": 3, "latent": 1},
     }
-    component: Factors
 
     def __init__(
         self,
-        components: int,
-        visible: int,
-        latent: int,
+        components: PositiveInt,
+        visible: Several,
+        latent: PositiveInt,
         *,
-        noise: str = "isotropic",
-        prior: str | None = None,
-        floor: float = 1e-6,
-        generator: torch.Generator,
+        noise: Noise = "isotropic",
+        prior: Prior = None,
+        floor: PositiveFloat = 1e-6,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_count("MixturePPCA", "components", components)
-        owner = "MixturePPCA"
-        made = _factors(owner, components, visible, latent, noise, prior, floor, generator)
-        self.hold(made, generator.device)
-
-    def settings(self) -> Settings:
-        return {
-            "components": self.components,
-            "visible": self.support.width,
-            **self.component.settings(),
-        }
+        self.hold(_factors(self, components, generator), generator.device)
 
     def title(self) -> str:
         return f"MixturePPCA({self.components}, {self.support.width}, {self.component.latent})"
@@ -183,9 +169,7 @@ def _log_conditional(
     return log_det - log_det_free - 0.5 * (misfit + known.sum(-1) * math.log(2 * math.pi))
 
 
-def principal_axes(
-    data: Data, mean: Tensor, d: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def principal_axes(data: Data, mean: Tensor, d: int, generator: Generator) -> tuple[Tensor, Tensor]:
     r"""Eigenvalues, falling, and the first d eigenvectors of the covariance of complete rows,
     ``(D,), (D, d)``; read in chunks.
 
@@ -226,29 +210,19 @@ def _eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return values.flip(0).clamp_min(0), vectors.flip(1)
 
 
-def _factors(
-    owner: str,
-    count: int,
-    visible: int,
-    latent: int,
-    noise: str,
-    prior: str | None,
-    floor: float,
-    generator: torch.Generator,
-) -> Factors:
-    check_count(owner, "visible", visible, 2)
-    check_count(owner, "latent", latent)
-    check_choice(owner, "noise", noise, NOISES)
-    check_choice(owner, "prior", prior, PRIORS)
-    check_real(owner, "floor", floor, 0, open_low=True)
+def _factors(model: Mixing, count: int, generator: Generator) -> Factors:
+    """The components of a model by the arguments that it was given."""
+    made = model.arguments
+    visible, latent = made["visible"], made["latent"]
     if latent >= visible:
-        raise invalid(owner, "latent", f"be below the number of columns, {visible}", latent)
+        allowed = f"be below the number of columns, {visible}"
+        raise invalid(type(model).__name__, "latent", allowed, latent)
     return Factors(
         count,
         visible,
         latent,
-        diagonal=noise == "diagonal",
-        ard=prior == "ard",
-        floor=floor,
+        diagonal=made["noise"] == "diagonal",
+        ard=made["prior"] == "ard",
+        floor=made["floor"],
         generator=generator,
     )

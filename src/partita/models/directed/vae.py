@@ -9,15 +9,14 @@ Letters: B rows, D columns, M latent dimensions, k draws for each row, K states.
 """
 
 from collections.abc import Sequence
-from copy import deepcopy
-from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_count, check_counts, check_width
+from partita.core.arguments import PositiveInt, Sizes
+from partita.core.checks import check_count, check_width
 from partita.core.protocols import Capability, Settings
 from partita.core.registry import MODELS
 from partita.errors import invalid
@@ -25,22 +24,25 @@ from partita.models.directed.decoded import Decoded
 from partita.models.directed.latent import (
     GaussianLatents,
     LogTerms,
+    diagonal_normal,
+    draw_normal,
     kl_from_standard,
-    normal,
     normal_log_prob,
     standard_log_prob,
 )
 from partita.models.directed.mixed_output import MixedOutput
 from partita.models.directed.outputs import Output, make_output
-from partita.nets import MLP, ConvDecoder, ConvNet, build, describe
-from partita.tables.column_kinds import Law, check_laws
+from partita.models.networked import Networked, check_maps
+from partita.nets import MLP, ConvDecoder, ConvNet
+from partita.nets.base import Activation
+from partita.tables.column_kinds import Law, Laws
 
-# what a module raises that does not take what it is given
-UNFIT = (RuntimeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+SIDE_BY_SIDE = "Means and log deviations side by side."
+AS_MANY = "As many numbers as the likelihood takes."
 
 
 @MODELS.register
-class VAE(Decoded, GaussianLatents):
+class VAE(Networked, Decoded, GaussianLatents):
     """p(x | z) and q(z | x) from two networks; ``log_weights`` and ``elbo_terms`` carry gradients
     to both.
 
@@ -80,27 +82,28 @@ class VAE(Decoded, GaussianLatents):
     }
     capabilities = GaussianLatents.capabilities | {Capability.DOUBLY, Capability.LATENT_ENERGY}
     forward_methods = ("doubly_weighted",)
+    networks = ("encoder", "decoder")
+    unsaved = ("widths", "activation", "image", "channels")
 
     def __init__(
         self,
         visible: int,
-        latent: int,
+        latent: PositiveInt,
         *,
         likelihood: str = "bernoulli",
         states: int | None = None,
-        laws: Sequence[Law] | None = None,
+        laws: Laws | None = None,
         variance: str = "column",
-        widths: Sequence[int] = (200, 200),
-        activation: str = "tanh",
+        widths: Sizes = (200, 200),
+        activation: Activation = "tanh",
         image: Sequence[int] | None = None,
-        channels: Sequence[int] = (16, 32),
+        channels: Sizes = (16, 32),
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.watch_latents(check_count("VAE", "latent", latent), generator.device)
-        laws = None if laws is None else check_laws("VAE", laws)
+        self.watch_latents(latent, generator.device)
         if isinstance(likelihood, str) and likelihood == "mixed":
             self.output: Output = MixedOutput(
                 _check_laws(laws, visible), variance, device=generator.device
@@ -111,24 +114,27 @@ class VAE(Decoded, GaussianLatents):
                 "VAE", likelihood, visible, states, variance, generator.device
             )
         self.support = self.output.support
-        self._made = {
-            "visible": visible,
-            "latent": latent,
-            "likelihood": likelihood,
-            "states": states,
-            "variance": variance,
-            **({} if laws is None else {"laws": list(laws)}),
-        }
         if encoder is None or decoder is None:
-            if image is None:
-                made = _perceptrons(self.output, latent, widths, activation, generator)
-            else:
-                made = _convolutions(self.output, latent, image, channels, generator)
+            made = self._networks(generator)
             encoder = made[0] if encoder is None else encoder
             decoder = made[1] if decoder is None else decoder
         self.encoder, self.decoder = encoder, decoder
-        _check_maps("encoder", encoder, self.output.inputs, 2 * latent, self.like)
-        _check_maps("decoder", decoder, latent, self.output.outputs, self.like)
+        inputs, outputs = self.output.inputs, self.output.outputs
+        check_maps("VAE", "encoder", encoder, inputs, 2 * latent, self.like, SIDE_BY_SIDE)
+        check_maps("VAE", "decoder", decoder, latent, outputs, self.like, AS_MANY)
+
+    def _networks(self, generator: Generator) -> tuple[nn.Module, nn.Module]:
+        """Perceptrons, or convolutions where rows are images; the decoder mirrors the encoder."""
+        made, output, M = self.arguments, self.output, self.latent
+        image, widths, channels = made["image"], made["widths"], made["channels"]
+        more: Settings = {"generator": generator}
+        if image is None:
+            more["activation"] = made["activation"]
+            encoder = MLP(output.inputs, 2 * M, widths=widths, **more)
+            return encoder, MLP(M, output.outputs, widths=widths[::-1], **more)
+        depth = output.inputs // output.support.width
+        encoder = ConvNet(image, 2 * M, depth=depth, channels=channels, **more)
+        return encoder, ConvDecoder(M, image, depth=output.blocks, channels=channels[::-1], **more)
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Means and log deviations of q(z | x), ``(*, D) -> (*, M), (*, M)``."""
@@ -140,7 +146,7 @@ class VAE(Decoded, GaussianLatents):
         return self.decoder(z)
 
     def posterior(self, x: Tensor) -> Distribution:
-        return normal(*self.encode(x))
+        return diagonal_normal(*self.encode(x))
 
     def log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
         """log p(x | z), ``(*, D), (*, M) -> (*)``."""
@@ -155,37 +161,41 @@ class VAE(Decoded, GaussianLatents):
         )
 
     @torch.no_grad()
-    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_prior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         return rng.normal((k, len(x), self.latent), self.like, generator)
 
-    def elbo_terms(self, x: Tensor, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def elbo_terms(self, x: Tensor, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and KL(q(z | x) || p(z)) of each dimension,
         exact, ``(B, M)``.
         """
         mean, log_scale = self.encode(x)
-        z = _draw(mean, log_scale, mean.shape, generator)
+        z = draw_normal(mean, log_scale, generator)
         kl = kl_from_standard(mean, log_scale)
         self.watch(kl.mean(0))
         return self.log_likelihood(x, z), kl
 
-    def log_weights(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
-        mean, log_scale = self.encode(x)
-        z = _draw(mean, log_scale, (k, *mean.shape), generator)
-        self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
+    def log_weights(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
+        z, mean, log_scale = self._watched_draws(x, k, generator)
         return self.log_joint(x, z) - normal_log_prob(z, mean, log_scale)
 
-    def doubly_weighted(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def doubly_weighted(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """Log weights ``(k, B)`` that the encoder moves through the draws alone, each by its share
         of the weight once more (eq. 41.8).
         """
-        mean, log_scale = self.encode(x)
-        z = _draw(mean, log_scale, (k, *mean.shape), generator)
-        self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
+        z, mean, log_scale = self._watched_draws(x, k, generator)
         log_w = self.log_joint(x, z) - normal_log_prob(z, mean.detach(), log_scale.detach())
         if z.requires_grad:
             share = torch.softmax(log_w.detach(), 0)[..., None]
             z.register_hook(lambda slope: slope * share)
         return log_w
+
+    def _watched_draws(
+        self, x: Tensor, k: int, generator: Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """``k`` draws of z, and means and log deviations of what they are drawn from."""
+        mean, log_scale = self.encode(x)
+        self.watch(kl_from_standard(mean, log_scale).flatten(0, -2).mean(0))
+        return draw_normal(mean, log_scale, generator, k), mean, log_scale
 
     @torch.no_grad()
     def kl_per_dimension(self, x: Tensor) -> Tensor:
@@ -193,85 +203,17 @@ class VAE(Decoded, GaussianLatents):
         return kl_from_standard(*self.encode(x))
 
     @torch.no_grad()
-    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_joint(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         z = rng.normal((check_count("draw", "n", n), self.latent), self.like, generator)
         return rng.draw(self.output.distribution(self.decoder(z)), generator), z
 
     def title(self) -> str:
-        return f"VAE({self.support.width}, {self.latent} latent, {self._made['likelihood']})"
-
-    def settings(self) -> Settings:
-        return {**self._made, "encoder": describe(self.encoder), "decoder": describe(self.decoder)}
-
-    @classmethod
-    def from_settings(cls, settings: Settings, *, generator: torch.Generator) -> Self:
-        nets = {
-            name: build(settings[name], "VAE", generator=generator)
-            for name in ("encoder", "decoder")
-        }
-        return cls(**{**settings, **nets}, generator=generator)
+        return f"VAE({self.support.width}, {self.latent} latent, {self.arguments['likelihood']})"
 
 
-def _check_laws(laws: tuple[Law, ...] | None, visible: int) -> tuple[Law, ...]:
+def _check_laws(laws: Sequence[Law] | None, visible: int) -> Sequence[Law]:
     if laws is None or len(laws) != visible:
         raise invalid(
             "VAE", "laws", f"say what each of {visible} columns holds for likelihood='mixed'", laws
         )
     return laws
-
-
-def _draw(
-    mean: Tensor, log_scale: Tensor, shape: Sequence[int], generator: torch.Generator
-) -> Tensor:
-    return mean + log_scale.exp() * rng.normal(shape, mean, generator)
-
-
-def _perceptrons(
-    output: Output, latent: int, widths: Sequence[int], activation: str, generator: torch.Generator
-) -> tuple[MLP, MLP]:
-    inwards = check_counts("VAE", "widths", widths)
-    encoder = MLP(
-        output.inputs, 2 * latent, widths=inwards, activation=activation, generator=generator
-    )
-    return encoder, MLP(
-        latent, output.outputs, widths=inwards[::-1], activation=activation, generator=generator
-    )
-
-
-def _convolutions(
-    output: Output,
-    latent: int,
-    image: Sequence[int],
-    channels: Sequence[int],
-    generator: torch.Generator,
-) -> tuple[ConvNet, ConvDecoder]:
-    inwards = check_counts("VAE", "channels", channels)
-    depth = output.inputs // output.support.width
-    encoder = ConvNet(image, 2 * latent, depth=depth, channels=inwards, generator=generator)
-    return encoder, ConvDecoder(
-        latent, image, depth=output.blocks, channels=inwards[::-1], generator=generator
-    )
-
-
-def _check_maps(name: str, net: nn.Module, inputs: int, outputs: int, like: Tensor) -> None:
-    """A network takes in and gives what the model needs; a copy of it is tried on two rows of
-    zeros, so that nothing in it moves.
-    """
-    remedy = (
-        "Means and log deviations side by side."
-        if name == "encoder"
-        else "As many numbers as the likelihood takes."
-    )
-    try:
-        with torch.no_grad():
-            shape = tuple(deepcopy(net).eval()(like.new_zeros(2, inputs)).shape)
-    except UNFIT as error:
-        raise invalid(
-            "VAE",
-            name,
-            f"map (2, {inputs}) to (2, {outputs})",
-            f"an error ({str(error).splitlines()[0]})",
-            remedy,
-        ) from None
-    if shape != (2, outputs):
-        raise invalid("VAE", name, f"map (2, {inputs}) to (2, {outputs})", shape, remedy)

@@ -14,21 +14,19 @@ Letters: N data, C chains, D visible, H hidden, E edges, S = 2^H hidden states.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
-from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.arguments import NonNegativeFloat, NonNegativeInt, PositiveInt
+from partita.core.protocols import Data, Field
 from partita.core.registry import MODELS
 from partita.core.support import Binary
 from partita.errors import invalid
-from partita.models.energy.graphs import Graph, as_edges, complete, edge_list
+from partita.models.energy.graphs import Edges, Graph, as_edges, complete
 from partita.models.energy.pairwise import Sites
-from partita.models.energy.reference import FactorisedReference
 from partita.models.energy.two_valued import TwoValuedPairs
 
 MOST_HIDDEN = 12  # their states are summed at every row
@@ -56,20 +54,19 @@ class Boltzmann(TwoValuedPairs):
         "Boltzmann, hidden units": {"visible": 22, "hidden": 2},
     }
     penalized = ("J", "W", "L")
+    unsaved = ("scale",)
 
     def __init__(
         self,
-        visible: int,
-        hidden: int = 0,
+        visible: PositiveInt,
+        hidden: NonNegativeInt = 0,
         *,
-        edges: Tensor | Sequence[Sequence[int]] | None = None,
-        scale: float = 0.1,
-        generator: torch.Generator,
+        edges: Edges = None,
+        scale: NonNegativeFloat = 0.1,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_count("Boltzmann", "visible", visible)
-        scale = check_real("Boltzmann", "scale", scale, 0.0)
-        if check_count("Boltzmann", "hidden", hidden, 0) > MOST_HIDDEN:
+        if hidden > MOST_HIDDEN:
             allowed = (
                 f"be at most {MOST_HIDDEN}, for the states of hidden units that see one another "
                 "are summed one by one"
@@ -86,7 +83,7 @@ class Boltzmann(TwoValuedPairs):
             scale * torch.randn(visible, hidden, generator=generator, device=generator.device)
         )
         self.L = nn.Parameter(self.b.new_zeros(hidden * (hidden - 1) // 2))
-        self._keep_reference(self.b)
+        self.register_product(self.b)
 
     @property
     def bias(self) -> Tensor:
@@ -108,7 +105,8 @@ class Boltzmann(TwoValuedPairs):
         return torch.softmax(exponents if beta is None else beta[..., None] * exponents, -1)
 
     def field(self, x: Tensor) -> Field:
-        ends = torch.stack([super().reference().free_energy(x), -super().exponent(x)], -1)
+        start = replace(self.product, offset=0.0).free_energy(x)
+        ends = torch.stack([start, -super().exponent(x)], -1)
         return Field(x, torch.cat([ends, self._hidden_exponents(x)], -1))
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
@@ -118,18 +116,8 @@ class Boltzmann(TwoValuedPairs):
             beta[..., None] * field.input[..., 2:], -1
         )
 
-    def own_logits(self, x: Tensor) -> Tensor:
-        return super().own_logits(x) if not self.hidden else EnergyModel.conditional_logits(self, x)
-
-    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        """log p(x_i = v | the others) up to a constant of each site, hidden units summed out, ``(*,
-        D) -> (*, D, 2)``.
-        """
-        return (
-            super().conditional_logits(x, beta)
-            if not self.hidden
-            else EnergyModel.conditional_logits(self, x, beta)
-        )
+    def own_logits(self, x: Tensor) -> Tensor | None:
+        return None if self.hidden else super().own_logits(x)
 
     def site_energies(
         self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
@@ -145,7 +133,7 @@ class Boltzmann(TwoValuedPairs):
         )
         return own - torch.logsumexp(exponents if beta is None else beta[..., None] * exponents, -1)
 
-    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         """Tables for a sweep; hidden units are drawn from p(h | x) first, and move every chain's
         biases.
         """
@@ -155,26 +143,16 @@ class Boltzmann(TwoValuedPairs):
         state = rng.categories(self.hidden_given_visible_probs(x, beta).log(), generator)
         return tables._replace(bias=tables.bias + self._hidden_states()[state] @ self.W.mT)
 
-    def reference(self) -> Reference:
-        return FactorisedReference(
-            self.support.values().to(self.reference_logits),
-            self.reference_logits,
-            self.hidden * math.log(2),
-        )
+    @property
+    def hidden_nats(self) -> float:
+        return self.hidden * math.log(2)
 
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.b.copy_(logits[:, 1] - logits[:, 0])
 
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         return [] if self.hidden else super().data_warnings(data, generator=generator)
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "visible": self.support.width,
-            "hidden": self.hidden,
-            "edges": edge_list(self.graph),
-        }
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width, self.hidden) if self.hidden else (self.support.width,)

@@ -144,26 +144,11 @@ NAMED: dict[str, type[nn.Module]] = {
 
 def as_features(features: str | Feature | Sequence[Feature], visible: int) -> Feature:
     """A feature function from a name, a module, a function or a list of them."""
-    if isinstance(features, str):
-        if features not in NAMED:
-            raise invalid(
-                "MaxEnt",
-                "features",
-                "be a function, a module, a list of them, or one of " + ", ".join(NAMED),
-                repr(features),
-            )
+    if isinstance(features, str) and features in NAMED:
         return NAMED[features](visible)
     if callable(features):
         return features
-    if (
-        not isinstance(features, list | tuple)
-        or not features
-        or not all(callable(f) for f in features)
-    ):
-        raise invalid(
-            "MaxEnt",
-            "features",
-            "be a function, a module, a list of them, or one of " + ", ".join(NAMED),
-            repr(features),
-        )
-    return Stack(features)
+    if isinstance(features, list | tuple) and features and all(map(callable, features)):
+        return Stack(features)
+    allowed = "be a function, a module, a list of them, or one of " + ", ".join(NAMED)
+    raise invalid("MaxEnt", "features", allowed, repr(features))

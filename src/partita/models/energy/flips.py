@@ -8,6 +8,8 @@ bits from one product.
 Letters: B batch, D visible, H hidden.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -27,7 +29,7 @@ def flip_sums(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
         return _sites(rows, a, W).view(x.shape)
     blocks = zip(rows.split(width, 1), W.split(width), strict=True)
     parts = [checkpoint(_sites, part, a, block, use_reentrant=False) for part, block in blocks]
-    return torch.cat(parts, 1).view(x.shape)  # type: ignore[arg-type]
+    return torch.cat(cast(list[Tensor], parts), 1).view(x.shape)
 
 
 def _sites(x: Tensor, a: Tensor, W: Tensor) -> Tensor:

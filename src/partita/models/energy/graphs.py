@@ -11,7 +11,7 @@ Letters: D sites, E edges, G largest number of neighbors.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from partita.errors import invalid
 
 # up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbors
 DENSE_SITES = 100
+# pairs of sites that are coupled; None couples all pairs
+Edges: TypeAlias = Tensor | Sequence[Sequence[int]] | None
 
 
 def complete(sites: int) -> Tensor:
@@ -54,21 +56,14 @@ def _neighboring(shape: Sequence[int], wrap: bool) -> Tensor:
     site = torch.arange(int(np.prod(shape))).view(*shape)
     found = [torch.empty(0, 2, dtype=torch.long)]
     for axis, side in enumerate(shape):
-        found.append(
-            torch.stack([site.narrow(axis, 0, side - 1), site.narrow(axis, 1, side - 1)], -1).view(
-                -1, 2
-            )
-        )
+        pairs = [(site.narrow(axis, 0, side - 1), site.narrow(axis, 1, side - 1))]
         if wrap and side > 2:
-            found.append(
-                torch.stack([site.narrow(axis, 0, 1), site.narrow(axis, side - 1, 1)], -1).view(
-                    -1, 2
-                )
-            )
+            pairs.append((site.narrow(axis, 0, 1), site.narrow(axis, side - 1, 1)))
+        found += [torch.stack(pair, -1).view(-1, 2) for pair in pairs]
     return torch.cat(found)
 
 
-def as_edges(owner: str, edges: Any, sites: int) -> Tensor:
+def as_edges(owner: str, edges: Edges, sites: int) -> Tensor:
     """Pairs i < j without repetition from anything that lists pairs; None is the complete graph."""
     if edges is None:
         return complete(sites)
@@ -86,15 +81,10 @@ def as_edges(owner: str, edges: Any, sites: int) -> Tensor:
             f"shape {tuple(pairs.shape)}, {pairs.dtype}",
         )
     pairs = pairs.long().sort(1).values
-    if len(pairs) and (
-        pairs.min() < 0 or pairs.max() >= sites or (pairs[:, 0] == pairs[:, 1]).any()
-    ):
-        raise invalid(
-            owner,
-            "edges",
-            f"join two different sites of 0 to {sites - 1}",
-            pairs[_first_bad(pairs, sites)].tolist(),
-        )
+    bad = (pairs < 0).any(1) | (pairs >= sites).any(1) | (pairs[:, 0] == pairs[:, 1])
+    if bad.any():
+        allowed = f"join two different sites of 0 to {sites - 1}"
+        raise invalid(owner, "edges", allowed, pairs[bad][0].tolist())
     if len(torch.unique(pairs, dim=0)) < len(pairs):
         raise invalid(
             owner,
@@ -104,11 +94,6 @@ def as_edges(owner: str, edges: Any, sites: int) -> Tensor:
             "Add up the couplings of a pair.",
         )
     return pairs
-
-
-def _first_bad(pairs: Tensor, sites: int) -> int:
-    bad = (pairs < 0).any(1) | (pairs >= sites).any(1) | (pairs[:, 0] == pairs[:, 1])
-    return int(bad.nonzero()[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +192,3 @@ def greedy_coloring(starts: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
             taken = set(color[neighbors[starts[site] : starts[site + 1]]])
             color[site] = next(c for c in range(sites) if c not in taken)
     return color
-
-
-def edge_list(graph: Graph) -> list[list[int]] | None:
-    """Edges as JSON; None for the complete graph."""
-    return None if graph.is_complete else graph.edges.tolist()

@@ -12,46 +12,36 @@ Letters: C chains, D visible, K components, V values of a coordinate.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.core import rng
 from partita.core.annealed import Annealed
-from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
-
-
-class Components(Protocol):
-    """A normalized mixture of K distributions that a model's path can begin at."""
-
-    @property
-    def log_z(self) -> Tensor: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def log_parts(self, x: Tensor) -> Tensor: ...  # log pi_z + log p_z(x), (*, D) -> (*, K)
-
-    def free_energy(self, x: Tensor) -> Tensor: ...
-
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor: ...
-
-    # the model with p_z as the reference of each chain
-    def begun(self, model: Any, z: Tensor) -> EnergyModel: ...
-
-    def weighing(self, log_weights: Tensor) -> "Components": ...  # with other weights
+from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference, Settings
 
 
 @dataclass(frozen=True)
-class ProductMixture:
-    """Products over a finite list of values, mixed."""
+class Components(ABC):
+    """A normalized mixture of K distributions that a model's path can begin at."""
 
-    values: Tensor  # (V,)
     log_weights: Tensor  # (K,)
-    logits: Tensor  # (K, D, V), log-probabilities
+
+    @abstractmethod
+    def log_parts(self, x: Tensor) -> Tensor:
+        """log pi_z + log p_z(x), ``(*, D) -> (*, K)``."""
+
+    @abstractmethod
+    def draw_from(self, z: Tensor, generator: Generator) -> Tensor:
+        """One draw of each of the components ``z``, ``(n,) -> (n, D)``."""
+
+    @abstractmethod
+    def begun(self, model: EnergyModel, z: Tensor) -> EnergyModel:
+        """The model with p_z as the reference of each chain."""
 
     @property
     def log_z(self) -> Tensor:
@@ -59,7 +49,26 @@ class ProductMixture:
 
     @property
     def size(self) -> int:
+        """K."""
         return len(self.log_weights)
+
+    def free_energy(self, x: Tensor) -> Tensor:
+        return -torch.logsumexp(self.log_parts(x), -1)
+
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
+        return self.draw_from(rng.categories(self.log_weights.expand(n, -1), generator), generator)
+
+    def weighing(self, log_weights: Tensor) -> Self:
+        """The mixture with other weights."""
+        return replace(self, log_weights=log_weights)
+
+
+@dataclass(frozen=True)
+class ProductMixture(Components):
+    """Products over a finite list of values, mixed."""
+
+    values: Tensor  # (V,)
+    logits: Tensor  # (K, D, V), log-probabilities
 
     def log_parts(self, x: Tensor) -> Tensor:
         if len(self.values) == 2:
@@ -69,35 +78,19 @@ class ProductMixture:
         hot = (x[..., None] == self.values).to(self.logits.dtype).flatten(-2)
         return functional.linear(hot, self.logits.flatten(1), self.log_weights)
 
-    def free_energy(self, x: Tensor) -> Tensor:
-        return -torch.logsumexp(self.log_parts(x), -1)
-
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
-        z = rng.categories(self.log_weights.expand(n, -1), generator)
+    def draw_from(self, z: Tensor, generator: Generator) -> Tensor:
         return self.values[rng.categories(self.logits[z], generator)]
 
-    def begun(self, model: Any, z: Tensor) -> EnergyModel:
+    def begun(self, model: EnergyModel, z: Tensor) -> EnergyModel:
         return model.begun_at(self.logits[z])
-
-    def weighing(self, log_weights: Tensor) -> "ProductMixture":
-        return replace(self, log_weights=log_weights)
 
 
 @dataclass(frozen=True)
-class NormalMixture:
+class NormalMixture(Components):
     """Normal distributions, mixed."""
 
-    log_weights: Tensor  # (K,)
     mean: Tensor  # (K, D)
     whitening: Tensor  # (K, D, D), lower triangular: R with R covariance R' = I
-
-    @property
-    def log_z(self) -> Tensor:
-        return self.log_weights.new_zeros(())
-
-    @property
-    def size(self) -> int:
-        return len(self.log_weights)
 
     def log_parts(self, x: Tensor) -> Tensor:
         u = torch.einsum("kij,...kj->...ki", self.whitening, x[..., None, :] - self.mean)
@@ -106,28 +99,21 @@ class NormalMixture:
         ] * math.log(2 * math.pi)
         return self.log_weights + scale - 0.5 * u.square().sum(-1)
 
-    def free_energy(self, x: Tensor) -> Tensor:
-        return -torch.logsumexp(self.log_parts(x), -1)
-
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
-        z = rng.categories(self.log_weights.expand(n, -1), generator)
-        u = rng.normal((n, self.mean.shape[1], 1), self.mean, generator)
+    def draw_from(self, z: Tensor, generator: Generator) -> Tensor:
+        u = rng.normal((len(z), self.mean.shape[1], 1), self.mean, generator)
         return (
             self.mean[z] + torch.linalg.solve_triangular(self.whitening[z], u, upper=False)[..., 0]
         )
 
-    def begun(self, model: Any, z: Tensor) -> EnergyModel:
+    def begun(self, model: EnergyModel, z: Tensor) -> EnergyModel:
         variance = self.whitening.diagonal(dim1=-2, dim2=-1).pow(-2)
         return model.begun_at(torch.stack([self.mean[z], variance[z]], -1))
-
-    def weighing(self, log_weights: Tensor) -> "NormalMixture":
-        return replace(self, log_weights=log_weights)
 
 
 class Guided(EnergyModel):
     """A view of a model whose path begins at a mixture."""
 
-    base: Any  # an EnergyModel, perhaps with conditionals
+    base: EnergyModel
 
     def __init__(self, base: EnergyModel, mixture: Components) -> None:
         super().__init__()
@@ -157,7 +143,7 @@ class Guided(EnergyModel):
         )
 
     def given_component(
-        self, x: Tensor, beta: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, beta: Tensor | None = None, *, generator: Generator
     ) -> EnergyModel:
         if beta is None:
             return self.base
@@ -176,10 +162,10 @@ class Guided(EnergyModel):
     def remembering(self, rows: Tensor | None, owner: str) -> EnergyModel:
         return self if rows is None else Guided(self.base.remembering(rows, owner), self.mixture)
 
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         self.base.initialize(data, generator=generator)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         return self.base.settings()
 
     def title(self) -> str:

@@ -10,16 +10,13 @@ Temperature is in the parameters: the physicist's -K sum x_i x_j at inverse temp
 Letters: N data, C chains, D visible, E edges.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import LARGEST, check_count, check_real
+from partita.core.arguments import Moderate, PositiveInt
 from partita.core.registry import MODELS
 from partita.core.support import Spin
-from partita.models.energy.graphs import Graph, as_edges, edge_list, torus
+from partita.models.energy.graphs import Edges, Graph, as_edges, torus
 from partita.models.energy.two_valued import TwoValuedPairs
 
 
@@ -45,27 +42,23 @@ class Ising(TwoValuedPairs):
         "Ising, few spins": {"visible": 10},
         "Ising, a torus": {"visible": 64, "edges": torus(8, 8)},
     }
+    unsaved = ("couplings", "fields")
 
     def __init__(
         self,
-        visible: int,
+        visible: PositiveInt,
         *,
-        edges: Tensor | Sequence[Sequence[int]] | None = None,
-        couplings: float = 0.0,
-        fields: float = 0.0,
-        generator: torch.Generator,
+        edges: Edges = None,
+        couplings: Moderate = 0.0,
+        fields: Moderate = 0.0,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_count("Ising", "visible", visible)
-        for name, value in (("couplings", couplings), ("fields", fields)):
-            check_real("Ising", name, value, -LARGEST, LARGEST)
         self.support = Spin(visible)
         self.graph = Graph(visible, as_edges("Ising", edges, visible))
-        self.h = nn.Parameter(torch.full((visible,), float(fields), device=generator.device))
-        self.J = nn.Parameter(
-            torch.full((len(self.graph.edges),), float(couplings), device=generator.device)
-        )
-        self._keep_reference(self.h)
+        self.h = nn.Parameter(torch.full((visible,), fields, device=generator.device))
+        self.J = nn.Parameter(self.h.new_full((len(self.graph.edges),), couplings))
+        self.register_product(self.h)
 
     @property
     def bias(self) -> Tensor:
@@ -74,6 +67,3 @@ class Ising(TwoValuedPairs):
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(0.5 * (logits[:, 1] - logits[:, 0]))
-
-    def settings(self) -> dict[str, Any]:
-        return {"visible": self.support.width, "edges": edge_list(self.graph)}

@@ -13,30 +13,32 @@ Letters: N data, C chains, T temperatures, D visible, H hidden, K features.
 """
 
 import math
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
 
-from partita.core.checks import check_choice, check_count, check_module, check_width
-from partita.core.protocols import Capability, Data, EnergyModel, Field
+from partita.core.arguments import Network, PositiveInt
+from partita.core.checks import check_width
+from partita.core.protocols import Capability, Data, Field
 from partita.core.registry import MODELS
 from partita.core.support import Real
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import check_growth
-from partita.models.energy.reference import GaussianReference, fitted_normal
-from partita.nets import MLP, build, describe
+from partita.models.energy.paths import FromNormal, interpolated
+from partita.models.energy.reference import Covariance, GaussianReference
+from partita.models.networked import Networked
+from partita.nets import MLP
 
-COVARIANCES = ("full", "diagonal")
 SMALL = 0.1  # at the start, so that all hidden units together bend the normal energy only a little
 WIDEST, NARROWEST = 8.0, 0.125  # deviations of a column for which x'x is a sensible scale
 
 
 @MODELS.register
-class LatentEnergy(EnergyModel):
+class LatentEnergy(Networked, FromNormal):
     """Hidden units ``h`` in {0, 1}^H that see x through any network f.
 
     Arguments:
@@ -70,25 +72,20 @@ class LatentEnergy(EnergyModel):
         },
     }
     penalized = ("W",)
+    networks = ("f",)
     capabilities = frozenset({Capability.JOINT, Capability.NETWORK})
-    reference_mean: Tensor
-    reference_whitening: Tensor
 
     def __init__(
         self,
-        f: nn.Module,
-        visible: int,
-        hidden: int,
-        features: int,
+        f: Network,
+        visible: PositiveInt,
+        hidden: PositiveInt,
+        features: PositiveInt,
         *,
-        covariance: str = "full",
-        generator: torch.Generator,
+        covariance: Covariance = "full",
+        generator: Generator,
     ) -> None:
         super().__init__()
-        for name, value in (("visible", visible), ("hidden", hidden), ("features", features)):
-            check_count("LatentEnergy", name, value)
-        check_choice("LatentEnergy", "covariance", covariance, COVARIANCES)
-        check_module("LatentEnergy", "f", f)
         self.support, self.covariance = Real(visible), covariance
         self.f = f
         self.W = nn.Parameter(
@@ -98,19 +95,14 @@ class LatentEnergy(EnergyModel):
         )
         self.b = nn.Parameter(self.W.new_zeros(visible))
         self.c = nn.Parameter(self.W.new_zeros(hidden))
-        self.register_anchors(visible, self.W)
-        self.register_buffer("reference_mean", self.W.new_zeros(visible))
-        # of exp(-x'x)
-        self.register_buffer(
-            "reference_whitening", math.sqrt(2) * torch.eye(visible, device=generator.device)
-        )
+        self.register_normal(self.W, variance=0.5)  # of exp(-x'x)
         check_growth(
             "LatentEnergy",
             "f",
             self._bent,
             lambda x: self._quadratic(x.to(self.W)),
             visible,
-            self._like_f(),
+            next(f.parameters(), self.W),
         )
 
     @property
@@ -144,11 +136,9 @@ class LatentEnergy(EnergyModel):
     def energy(self, x: Tensor, h: Tensor, beta: Tensor | None = None) -> Tensor:
         """E(x, h), ``(*, D), (*, H) -> (*)``; at ``beta`` along the path if given."""
         inputs, own = (h * self.alpha(x)).sum(-1), self._quadratic(x)
-        return (
-            own + inputs
-            if beta is None
-            else torch.lerp(self._normal_energy(x), own, beta.to(own)) + beta * inputs
-        )
+        if beta is None:
+            return own + inputs
+        return interpolated(self.normal.free_energy(x), own, beta) + beta * inputs
 
     def free_energy(self, x: Tensor) -> Tensor:
         """F(x), ``(*, D) -> (*)`` (eq. 30.4)."""
@@ -161,9 +151,8 @@ class LatentEnergy(EnergyModel):
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         assert field.input is not None
         own = self._quadratic(field.x)
-        return torch.lerp(self._normal_energy(field.x), own, beta.to(own)) + functional.logsigmoid(
-            beta[..., None] * field.input
-        ).sum(-1)
+        bent = functional.logsigmoid(beta[..., None] * field.input).sum(-1)
+        return interpolated(self.normal.free_energy(field.x), own, beta) + bent
 
     @torch.no_grad()
     def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
@@ -176,15 +165,12 @@ class LatentEnergy(EnergyModel):
         f, pull = self.f.pullback(x)
         alpha, b = functional.linear(f, self.W, -self.c), 1.0 if beta is None else beta[..., None]
         along = pull(b * torch.sigmoid(-b * alpha) @ self.W)
-        own = self._quadratic(x)
-        slope = 2 * x - self.b
+        own, slope = self._quadratic(x), 2 * x - self.b
         bent = functional.logsigmoid(b * alpha).sum(-1)
-        if beta is None:
-            return bent + own, slope + along
-        start, normal = GaussianReference(self.reference_mean, self.reference_whitening).slope(x)
-        return torch.lerp(start, own, beta.to(own)) + bent, torch.lerp(
-            normal, slope, beta[..., None].to(own)
-        ) + along
+        if beta is not None:
+            start, normal = self.normal.slope(x)
+            own, slope = interpolated(start, own, beta), interpolated(normal, slope, beta, 1)
+        return own + bent, slope + along
 
     def hidden_given_visible(
         self, x: Tensor, beta: Tensor | None = None, field: Field | None = None
@@ -213,48 +199,21 @@ class LatentEnergy(EnergyModel):
         )
 
     def reference(self) -> GaussianReference:
-        return GaussianReference(
-            self.reference_mean, self.reference_whitening, self.hidden * math.log(2)
-        )
+        return replace(self.normal, offset=self.hidden * math.log(2))
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        self.set_anchors(data, generator=generator)
-        mean, whitening = fitted_normal("LatentEnergy", data, self.covariance, generator)
-        self.reference_mean.copy_(mean)
-        self.reference_whitening.copy_(whitening)
-        self.b.copy_(2 * mean)
+    def initialize(self, data: Data, *, generator: Generator) -> None:
+        self.b.copy_(2 * self.fit_normal(data, generator))
 
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         deviation, mean = data.variance().sqrt(), data.mean().abs()
-        odd = (
-            ((deviation > WIDEST) | (deviation < NARROWEST) | (mean > WIDEST))
-            .nonzero()
-            .flatten()
-            .tolist()
-        )
-        return (
-            [
-                f"column {odd[0]} has mean {float(data.mean()[odd[0]]):.3g} and deviation "
-                f"{float(deviation[odd[0]]):.3g}; standardize the columns, for the energy's x'x "
-                "has a scale of its own."
-            ]
-            if odd
-            else []
-        )
-
-    def settings(self) -> dict[str, Any]:
-        sizes = {"visible": self.visible, "hidden": self.hidden, "features": self.W.shape[1]}
-        return {"f": describe(self.f), **sizes, "covariance": self.covariance}
-
-    @classmethod
-    def from_settings(
-        cls, settings: dict[str, Any], *, generator: torch.Generator
-    ) -> "LatentEnergy":
-        return cls(
-            **{**settings, "f": build(settings["f"], "LatentEnergy", generator=generator)},
-            generator=generator,
-        )
+        odd = ((deviation > WIDEST) | (deviation < NARROWEST) | (mean > WIDEST)).nonzero()
+        return [
+            f"column {int(column)} has mean {float(data.mean()[column]):.3g} and deviation "
+            f"{float(deviation[column]):.3g}; standardize the columns, for the energy's x'x has a "
+            "scale of its own."
+            for column in odd[:1]
+        ]
 
     def title(self) -> str:
         return f"LatentEnergy({self.visible}, {self.hidden})"
@@ -267,13 +226,6 @@ class LatentEnergy(EnergyModel):
 
     def _quadratic(self, x: Tensor) -> Tensor:
         return x.square().sum(-1) - x @ self.b
-
-    def _normal_energy(self, x: Tensor) -> Tensor:
-        """The reference's energy without its hidden states."""
-        return GaussianReference(self.reference_mean, self.reference_whitening).free_energy(x)
-
-    def _like_f(self) -> Tensor:
-        return next(self.f.parameters(), self.W)
 
 
 def energy_gradients(

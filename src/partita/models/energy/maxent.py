@@ -12,28 +12,30 @@ Letters: N data, D visible, H hidden, K features, S hidden states.
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Self
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core.checks import check_width
-from partita.core.protocols import Data, EnergyModel, Field, Reference
+from partita.core.protocols import Data, Field, Settings
 from partita.core.registry import MODELS
 from partita.core.support import Binary, Support
 from partita.errors import InputError, RunError, Unsupported, invalid
 from partita.models.energy.features import Feature, as_features
-from partita.models.energy.interior import inside_hull, stuck_features
-from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
+from partita.models.energy.paths import FromProduct
+from partita.models.energy.reference import MOMENT_ROWS
 from partita.runtime.permutations import stretches
 
 HULL_BITS = 10  # of a support whose states are few enough for a linear program
 FEATURE_CELLS = 1 << 24  # rows x features looked at together
+LEAST_SHARE = 1e-9  # of a state's probability, relative to uniform, below which it counts as zero
 HIDDEN_BITS = 12  # hidden states are summed for every row, so there must be few
 
 
 @MODELS.register
-class MaxEnt(EnergyModel):
+class MaxEnt(FromProduct):
     """theta . phi(x) for any features phi.
 
     Arguments:
@@ -53,7 +55,6 @@ class MaxEnt(EnergyModel):
         "MaxEnt, few columns": {"features": "pairwise", "support": Binary(6)},
         "MaxEnt, many columns": {"features": "pairwise", "support": Binary(24)},
     }
-    reference_logits: Tensor
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class MaxEnt(EnergyModel):
         support: Support,
         *,
         hidden: Support | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         for name, value in (("support", support), ("hidden", hidden)):
@@ -98,11 +99,7 @@ class MaxEnt(EnergyModel):
         self.features = as_features(features, support.width)
         example = support.states(0, 2, torch.zeros((), device=generator.device))
         self.theta = nn.Parameter(torch.zeros(self._width(example), device=generator.device))
-        self.register_anchors(support.width, self.theta)
-        values = support.values().to(generator.device)
-        self.register_buffer(
-            "reference_logits", torch.zeros(support.width, len(values), device=generator.device)
-        )
+        self.register_product(self.theta)
 
     def free_energy(self, x: Tensor) -> Tensor:
         """F(x) = -theta . phi(x), or -logsumexp over h of theta . phi(x, h), ``(*, D) -> (*)``."""
@@ -114,35 +111,20 @@ class MaxEnt(EnergyModel):
 
     def energy_along(self, field: Field, beta: Tensor) -> Tensor:
         assert field.input is not None
-        start = self.reference().free_energy(field.x) + self._hidden_nats()
+        start = self.reference().free_energy(field.x) + self.hidden_nats
         return (1 - beta) * start - torch.logsumexp(beta[..., None] * field.input, -1)
 
-    def site_energies(
-        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
-    ) -> Tensor:
-        if self.hidden is not None or not hasattr(self.features, "slope"):
-            return super().site_energies(x, i, values, beta)
-        columns = values.view(-1, *[1] * (x.dim() - 1))
-        own = -columns * self.features.slope(x, i, self.theta)
-        if beta is None:
-            return own
-        # of each value, and perhaps of each chain
-        start = self.reference_logits[..., i, :].movedim(-1, 0)
-        return torch.lerp(
-            -(start.view(columns.shape) if start.dim() == 1 else start).expand_as(own), own, beta
-        )
+    def site_logits(self, x: Tensor, i: int) -> Tensor | None:
+        slope = self._offered("slope")
+        if slope is None:
+            return None
+        return slope(x, i, self.theta)[..., None] * self.support.values().to(x)
 
-    def conditional_logits(self, x: Tensor, beta: Tensor | None = None) -> Tensor:
-        if self.hidden is not None or not hasattr(self.features, "slopes"):
-            return super().conditional_logits(x, beta)
-        own = self.features.slopes(x, self.theta)[..., None] * self.support.values().to(x)
-        return (
-            own
-            if beta is None
-            else torch.lerp(
-                self.reference_logits.expand_as(own), own, beta[..., None, None].to(own)
-            )
-        )
+    def own_logits(self, x: Tensor) -> Tensor | None:
+        slopes = self._offered("slopes")
+        if slopes is None:
+            return None
+        return slopes(x, self.theta)[..., None] * self.support.values().to(x)
 
     def energy(self, x: Tensor, h: Tensor) -> Tensor:
         """E(x, h) = -theta . phi(x, h)."""
@@ -163,20 +145,19 @@ class MaxEnt(EnergyModel):
         """
         return torch.softmax(self._exponents(x), -1)
 
-    def reference(self) -> Reference:
-        values = self.support.values().to(self.reference_logits)
-        return FactorisedReference(values, self.reference_logits, self._hidden_nats())
+    @property
+    def hidden_nats(self) -> float:
+        return 0.0 if self.hidden is None else self.hidden.bits * math.log(2)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        self.set_anchors(data, generator=generator)
-        table = frequencies(data, self.support.values(), generator)
-        self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))
-        if hasattr(self.features, "start") and isinstance(self.support, Binary):
-            self.theta.copy_(self.features.start(torch.softmax(self.reference_logits, -1)[:, 1]))
+    def initialize(self, data: Data, *, generator: Generator) -> None:
+        self.fit_product(data, min(len(data), MOMENT_ROWS), generator)
+        start = getattr(self.features, "start", None)
+        if start is not None and isinstance(self.support, Binary):
+            self.theta.copy_(start(torch.softmax(self.reference_logits, -1)[:, 1]))
 
     @torch.no_grad()
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         if self.hidden is not None:
             return []
         few = self.support.bits <= HULL_BITS
@@ -186,7 +167,8 @@ class MaxEnt(EnergyModel):
             else self._random_states(generator)
         )
         low, high, mean = self._feature_summary(data, generator)
-        stuck = stuck_features(low, high, self._phi(states))
+        # alike in all of the data, but not on other states
+        stuck = ((low == high) & (self._phi(states) != low).any(0)).nonzero().flatten()
         if len(stuck):
             return [
                 f"{len(stuck)} of {len(self.theta)} features never vary in the data (the first is "
@@ -201,9 +183,7 @@ class MaxEnt(EnergyModel):
             ]
         return []
 
-    def _feature_summary(
-        self, data: Data, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _feature_summary(self, data: Data, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Least, greatest and weighted mean value of every feature over the data, some rows at a
         time.
         """
@@ -218,7 +198,7 @@ class MaxEnt(EnergyModel):
             total += weight.to(total) @ phi.double()
         return low, high, total / len(data)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         rebuildable = (
             self.name is not None and self.hidden is None and isinstance(self.support, Binary)
         )
@@ -229,7 +209,7 @@ class MaxEnt(EnergyModel):
         )
 
     @classmethod
-    def from_settings(cls, settings: dict[str, Any], *, generator: torch.Generator) -> "MaxEnt":
+    def from_settings(cls, settings: Settings, *, generator: Generator) -> Self:
         if settings.get("features") is None:
             raise RunError(
                 "load: features must be named ones, such as 'pairwise'; got functions, which are "
@@ -243,14 +223,13 @@ class MaxEnt(EnergyModel):
 
     def _exponents(self, x: Tensor) -> Tensor:
         """theta . phi(x, h) for every h, ``(*, S)``; one column where there is no h."""
-        if self.hidden is not None:
-            return self._phi(x) @ self.theta
-        dot = (
-            self.features.dot(x, self.theta)
-            if hasattr(self.features, "dot")
-            else self._phi(x) @ self.theta
-        )
-        return dot[..., None]
+        dot = self._offered("dot")
+        found = self._phi(x) @ self.theta if dot is None else dot(x, self.theta)
+        return found[..., None] if self.hidden is None else found
+
+    def _offered(self, method: str) -> Feature | None:
+        """What a feature module offers beside phi itself, for models without hidden variables."""
+        return getattr(self.features, method, None) if self.hidden is None else None
 
     def _phi(self, x: Tensor) -> Tensor:
         """phi(x) ``(*, K)``, or phi(x, h) for every h ``(*, S, K)``."""
@@ -296,10 +275,30 @@ class MaxEnt(EnergyModel):
             )
         return phi.shape[-1]
 
-    def _random_states(self, generator: torch.Generator) -> Tensor:
+    def _random_states(self, generator: Generator) -> Tensor:
         values = self.support.values().to(self.theta)
         index = torch.randint(len(values), (256, self.support.width), generator=generator)
         return values[index.to(values.device)]
 
-    def _hidden_nats(self) -> float:
-        return 0.0 if self.hidden is None else self.hidden.bits * math.log(2)
+
+def inside_hull(features: Tensor, mean: Tensor) -> bool:
+    r"""Whether ``mean`` (K,) is in the relative interior of the convex hull of ``features`` (S, K),
+    so that the optimum is finite: by a linear program.
+
+    .. math:: \max_{p, t} t \quad\text{such that}\quad \sum_x p_x \phi(x) = m, \; \sum_x p_x = 1, \;
+              p_x \ge t          (theory/energy.md, eq. 3.3)
+
+    The averages m are there exactly if the largest t is positive: then some distribution that gives
+    every state a positive probability has them.
+    """
+    from scipy.optimize import linprog  # a third of a second that no other model needs
+
+    phi, m = features.double().cpu().numpy(), mean.double().cpu().numpy()
+    n = len(phi)
+    columns = np.vstack([phi.T, np.ones(n)])  # with p = q + t, q >= 0
+    # t in units of the uniform probability 1 / n
+    equal = np.hstack([columns, columns.sum(1, keepdims=True) / n])
+    solution = linprog(
+        np.r_[np.zeros(n), -1.0], A_eq=equal, b_eq=np.r_[m, 1.0], bounds=[(0, None)] * (n + 1)
+    )
+    return bool(solution.status == 0 and -solution.fun > LEAST_SHARE)

@@ -9,29 +9,27 @@ not fall faster than x'x grows.
 Letters: N data, C chains, T temperatures, D visible, K states of one coordinate.
 """
 
-from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor
 from torch.nn import functional
 
-from partita.core.checks import check_categories, check_choice, check_module, check_width
-from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
+from partita.core.arguments import Network
+from partita.core.checks import check_categories, check_width
+from partita.core.protocols import Capability, Data, Field, Reference, Settings
 from partita.core.registry import MODELS
 from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
-from partita.models.energy.latent_energy import COVARIANCES
+from partita.models.energy.paths import FromNormal, FromProduct
 from partita.models.energy.reference import (
-    FactorisedReference,
-    GaussianReference,
-    fitted_normal,
-    frequencies,
-    smoothed_logits,
+    MOMENT_ROWS,
+    Covariance,
 )
-from partita.nets import MLP, build, describe
+from partita.models.networked import Networked
+from partita.nets import MLP, build
 
 SUPPORTS: dict[str, type[Support]] = {
     support.__name__: support for support in (Real, Binary, Spin, Categorical)
@@ -39,7 +37,7 @@ SUPPORTS: dict[str, type[Support]] = {
 
 
 @MODELS.register
-class NeuralEnergy(EnergyModel):
+class NeuralEnergy(Networked, FromProduct, FromNormal):
     """The energy g(x) of a network, added to the reference's on real supports.
 
     Arguments:
@@ -61,18 +59,13 @@ class NeuralEnergy(EnergyModel):
         "NeuralEnergy, spins": {"net": partial(MLP, 22, 1), "support": Spin(22)},
     }
     capabilities = frozenset({Capability.NETWORK})
-    reference_mean: Tensor
-    reference_whitening: Tensor
-    reference_logits: Tensor
 
-    def __init__(self, net: nn.Module, support: Support, *, covariance: str = "full") -> None:
+    def __init__(self, net: Network, support: Support, *, covariance: Covariance = "full") -> None:
         super().__init__()
         if type(support) not in SUPPORTS.values():
             raise Unsupported(
                 f"NeuralEnergy cannot live on {support}: it needs one of {', '.join(SUPPORTS)}."
             )
-        check_choice("NeuralEnergy", "covariance", covariance, COVARIANCES)
-        check_module("NeuralEnergy", "net", net)
         self.net, self.support, self.covariance = net, support, covariance
         like = next(net.parameters(), None)
         if like is None:
@@ -83,13 +76,8 @@ class NeuralEnergy(EnergyModel):
                 type(net).__name__,
                 "Give a network such as partita.nets.MLP.",
             )
-        self.register_anchors(support.width, like)
         if self.real:
-            self.register_buffer("reference_mean", like.new_zeros(support.width))
-            self.register_buffer(
-                "reference_whitening",
-                torch.eye(support.width, dtype=like.dtype, device=like.device),
-            )
+            self.register_normal(like)
             check_growth(
                 "NeuralEnergy",
                 "net",
@@ -99,9 +87,7 @@ class NeuralEnergy(EnergyModel):
                 like,
             )
         else:
-            self.register_buffer(
-                "reference_logits", like.new_zeros(support.width, len(support.values()))
-            )
+            self.register_product(like)
             called(
                 "NeuralEnergy",
                 "net",
@@ -162,47 +148,31 @@ class NeuralEnergy(EnergyModel):
         check_width("NeuralEnergy", "x", x, self.support.width, self.title())
         out, pull = self.net.pullback(x)
         own, along = out[..., 0], pull(torch.ones_like(out))
-        start, normal = GaussianReference(self.reference_mean, self.reference_whitening).slope(x)
-        return (
-            (start + own, normal + along)
-            if beta is None
-            else (start + beta * own, normal + beta[..., None] * along)
-        )
+        start, normal = self.normal.slope(x)
+        if beta is None:
+            return start + own, normal + along
+        return start + beta * own, normal + beta[..., None] * along
 
     def reference(self) -> Reference:
-        if self.real:
-            return GaussianReference(self.reference_mean, self.reference_whitening)
-        return FactorisedReference(
-            self.support.values().to(self.reference_logits), self.reference_logits
-        )
+        return self.normal if self.real else self.product
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        self.set_anchors(data, generator=generator)
-        if not self.real:
-            table = frequencies(data, self.support.values(), generator)
-            self.reference_logits.copy_(smoothed_logits(table, min(len(data), 10_000)))
-            return
-        mean, whitening = fitted_normal("NeuralEnergy", data, self.covariance, generator)
-        self.reference_mean.copy_(mean)
-        self.reference_whitening.copy_(whitening)
+    def initialize(self, data: Data, *, generator: Generator) -> None:
+        if self.real:
+            self.fit_normal(data, generator)
+        else:
+            self.fit_product(data, min(len(data), MOMENT_ROWS), generator)
 
-    def settings(self) -> dict[str, Any]:
-        sizes = asdict(self.support)  # type: ignore[call-overload]
-        support = {"name": type(self.support).__name__, **sizes}
-        return {"net": describe(self.net), "support": support, "covariance": self.covariance}
+    def settings(self) -> Settings:
+        support = {"name": type(self.support).__name__, **vars(self.support)}
+        return {**super().settings(), "support": support}
 
     @classmethod
-    def from_settings(
-        cls, settings: dict[str, Any], *, generator: torch.Generator
-    ) -> "NeuralEnergy":
-        sizes = {key: value for key, value in settings["support"].items() if key != "name"}
-        support = SUPPORTS[settings["support"]["name"]](**sizes)
-        return cls(
-            build(settings["net"], "NeuralEnergy", generator=generator),
-            support,
-            covariance=settings["covariance"],
-        )
+    def from_settings(cls, settings: Settings, *, generator: Generator) -> Self:
+        sizes = dict(settings["support"])
+        support = SUPPORTS[sizes.pop("name")](**sizes)
+        net = build(settings["net"], "NeuralEnergy", generator=generator)
+        return cls(net, support, covariance=settings["covariance"])
 
     def title(self) -> str:
         return (

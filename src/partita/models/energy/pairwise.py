@@ -12,12 +12,12 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core.checks import check_width
-from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
+from partita.core.protocols import Capability, Data, Field, Settings
 from partita.models.energy.graphs import Graph
-from partita.models.energy.reference import FactorisedReference, frequencies, smoothed_logits
+from partita.models.energy.paths import FromProduct
 from partita.runtime.permutations import stretches
 
 PAIR_CELLS = 1 << 22  # rows x edges counted together
@@ -39,7 +39,7 @@ class Sites(NamedTuple):
     start: Tensor  # (D,) or (D, K), or one for each chain
 
 
-class PairwiseModel(EnergyModel):
+class PairwiseModel(FromProduct):
     """A model with biases and couplings on the edges of a graph; its path to the reference is a
     straight line of energies.
     """
@@ -48,20 +48,13 @@ class PairwiseModel(EnergyModel):
     capabilities = frozenset({Capability.PAIRS})
     graph: Graph
     J: Tensor
-    reference_logits: Tensor
 
     @abstractmethod
     def exponent(self, x: Tensor) -> Tensor:
         """-F(x), ``(*, D) -> (*)``."""
 
     @abstractmethod
-    def own_logits(self, x: Tensor) -> Tensor:
-        """:meth:`conditional_logits` of the model itself, all sites from one product, ``(*, D) ->
-        (*, D, K)``.
-        """
-
-    @abstractmethod
-    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         """Tables for a sweep of chains at ``x``; hidden units, if there are any, are drawn
         given x.
         """
@@ -90,22 +83,15 @@ class PairwiseModel(EnergyModel):
         check_width(
             f"{type(self).__name__}.conditional_logits", "x", x, self.support.width, self.title()
         )
-        return self._between(self.own_logits(x), beta)
-
-    def reference(self) -> Reference:
-        return FactorisedReference(
-            self.support.values().to(self.reference_logits), self.reference_logits
-        )
+        return super().conditional_logits(x, beta)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
-        self.set_anchors(data, generator=generator)
-        table = frequencies(data, self.support.values(), generator)
-        self.reference_logits.copy_(smoothed_logits(table, len(data)))
+    def initialize(self, data: Data, *, generator: Generator) -> None:
+        self.fit_product(data, len(data), generator)
         self.start_at(self.reference_logits)
 
     @torch.no_grad()
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         counts = pair_counts(data, self.graph, self.support.values(), generator)
         empty = (counts == 0).flatten(1).any(1).nonzero().flatten()
         if not len(empty):
@@ -117,6 +103,10 @@ class PairwiseModel(EnergyModel):
             "penalty, such as l2=1e-3."
         ]
 
+    def settings(self) -> Settings:
+        edges = None if self.graph.is_complete else self.graph.edges.tolist()
+        return {**super().settings(), "edges": edges}
+
     def title(self) -> str:
         sizes = ", ".join(map(str, self._sizes()))
         edges = "" if self.graph.is_complete else f", {len(self.graph.edges)} edges"
@@ -125,25 +115,8 @@ class PairwiseModel(EnergyModel):
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width,)
 
-    def _keep_reference(self, like: Tensor) -> None:
-        """Room for the reference's logits and for rows of training data."""
-        self.register_anchors(self.support.width, like)
-        self.register_buffer(
-            "reference_logits", like.new_zeros(self.support.width, len(self.support.values()))
-        )
 
-    def _between(self, logits: Tensor, beta: Tensor | None) -> Tensor:
-        """Logits ``(*, D, K)`` on the way from the reference."""
-        return (
-            logits
-            if beta is None
-            else torch.lerp(
-                self.reference_logits.expand_as(logits), logits, beta[..., None, None].to(logits)
-            )
-        )
-
-
-def pair_counts(data: Data, graph: Graph, values: Tensor, generator: torch.Generator) -> Tensor:
+def pair_counts(data: Data, graph: Graph, values: Tensor, generator: Generator) -> Tensor:
     """How many rows of positive weight show each pair of values on each edge, ``(E, K, K)``."""
     k, edges = len(values), len(graph.edges)
     total = torch.zeros(edges * k * k, dtype=torch.long)

@@ -13,16 +13,16 @@ Letters: N data, B batch, D visible, K states, E edges.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import check_categories, check_count
+from partita.core.arguments import PositiveInt, Several
+from partita.core.checks import check_categories
 from partita.core.registry import MODELS
 from partita.core.support import Categorical
-from partita.models.energy.graphs import Graph, as_edges, edge_list
+from partita.models.energy.graphs import Edges, Graph, as_edges
 from partita.models.energy.pairwise import PairwiseModel, Sites
 
 
@@ -52,20 +52,18 @@ class Potts(PairwiseModel):
 
     def __init__(
         self,
-        visible: int,
-        states: int,
+        visible: PositiveInt,
+        states: Several,
         *,
-        edges: Tensor | Sequence[Sequence[int]] | None = None,
-        generator: torch.Generator,
+        edges: Edges = None,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_count("Potts", "visible", visible)
-        check_count("Potts", "states", states, 2)
         self.support = Categorical(visible, states)
         self.graph = Graph(visible, as_edges("Potts", edges, visible))
         self.h = nn.Parameter(torch.zeros(visible, states, device=generator.device))
         self.J = nn.Parameter(self.h.new_zeros(len(self.graph.edges), states, states))
-        self._keep_reference(self.h)
+        self.register_product(self.h)
 
     @property
     def states(self) -> int:
@@ -101,22 +99,13 @@ class Potts(PairwiseModel):
         blocks = self.J.new_zeros(d, d, k, k).index_put((i, j), self.J).index_put((j, i), self.J.mT)
         return blocks.transpose(1, 2).reshape(d * k, d * k)
 
-    def site_energies(
-        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
-    ) -> Tensor:
+    def site_logits(self, x: Tensor, i: int) -> Tensor:
         a, b = self.graph.starts[i : i + 2].tolist()
         felt = self._directed(slice(a, b))  # (neighbors, K, K)
         code = x[..., self.graph.neighbors[a:b]].long()
-        logits = self.h[i] + felt[torch.arange(b - a, device=x.device), code].sum(-2)
-        if beta is not None:
-            logits = torch.lerp(
-                self.reference_logits[..., i, :].expand_as(logits),
-                logits,
-                beta[..., None].to(logits),
-            )
-        return -logits[..., values.long()].movedim(-1, 0)
+        return self.h[i] + felt[torch.arange(b - a, device=x.device), code].sum(-2)
 
-    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         return Sites(
             self.graph,
             self.support.values().to(x),
@@ -128,13 +117,6 @@ class Potts(PairwiseModel):
     @torch.no_grad()
     def start_at(self, logits: Tensor) -> None:
         self.h.copy_(logits)
-
-    def settings(self) -> dict[str, Any]:
-        return {
-            "visible": self.support.width,
-            "states": self.states,
-            "edges": edge_list(self.graph),
-        }
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.support.width, self.states)

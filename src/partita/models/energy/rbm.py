@@ -12,15 +12,16 @@ Letters: N data, B batch, C chains, T temperatures, D visible, H hidden.
 """
 
 import math
-from typing import Any
+from typing import Annotated, cast
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch import Generator, Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.distributions import Bernoulli, Distribution
 from torch.nn import functional
 
-from partita.core.checks import check_count, check_real, check_width
+from partita.core.arguments import NonNegativeFloat, PositiveInt, Several, one_of
+from partita.core.checks import check_width
 from partita.core.enumeration import Side
 from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
 from partita.core.registry import MODELS
@@ -28,7 +29,7 @@ from partita.core.support import Binary
 from partita.errors import invalid
 from partita.models.energy.flips import flip_sums
 from partita.models.energy.reference import UnitsReference, frequencies, smoothed_logits
-from partita.models.energy.units import Natural, units_named
+from partita.models.energy.units import UNITS, Natural, units_named
 
 FAR = 20.0  # deviations from zero at which float32 begins to matter to a quadratic energy
 
@@ -36,6 +37,10 @@ FAR = 20.0  # deviations from zero at which float32 begins to matter to a quadra
 def hidden_input(x: Tensor, W: Tensor, c: Tensor) -> Tensor:
     r"""Input :math:`c + W^\top x` to every hidden unit, ``(*, D) -> (*, H)``."""
     return torch.addmm(c, x.reshape(-1, len(W)), W).view(*x.shape[:-1], len(c))
+
+
+class _Sum(FunctionCtx):
+    saved_tensors: tuple[Tensor, Tensor]
 
 
 class HiddenSum(torch.autograd.Function):
@@ -48,15 +53,15 @@ class HiddenSum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, W: Tensor, c: Tensor, a: Tensor | None) -> Tensor:
+    def forward(ctx: _Sum, x: Tensor, W: Tensor, c: Tensor, a: Tensor | None) -> Tensor:
         a = hidden_input(x, W, c) if a is None else a
         ctx.save_for_backward(x, torch.sigmoid(a))
         return functional.softplus(a).sum(-1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Any) -> tuple[None, Tensor, Tensor, None]:
-        (g,) = grads
+    def backward(ctx: _Sum, *grad_outputs: Tensor) -> tuple[None, Tensor, Tensor, None]:
+        (g,) = grad_outputs
         x, h = (t.reshape(-1, t.shape[-1]) for t in ctx.saved_tensors)
         g = g.reshape(-1)
         return None, x.mT @ (h * g[:, None]), g @ h, None
@@ -68,7 +73,7 @@ def hidden_sum(x: Tensor, W: Tensor, c: Tensor, a: Tensor | None = None) -> Tens
     """
     if x.requires_grad:
         return functional.softplus(hidden_input(x, W, c)).sum(-1)
-    return HiddenSum.apply(x, W, c, a)  # type: ignore[return-value]
+    return cast(Tensor, HiddenSum.apply(x, W, c, a))
 
 
 def sufficient_statistics(x: Tensor, h: Tensor, weight: Tensor | None = None) -> dict[str, Tensor]:
@@ -148,24 +153,22 @@ class RBM(EnergyModel):
         "RBM, gaussian visibles": {"visible": 6, "hidden": 24, "visible_units": "gaussian"},
     }
     penalized = ("W",)
+    unsaved = ("scale",)
     capabilities = frozenset({Capability.CONDITIONALS, Capability.CENTERING, Capability.FIELD})
     forward_methods = ("hidden_free_energy",)
     reference_natural: Tensor
 
     def __init__(
         self,
-        visible: int,
-        hidden: int,
+        visible: PositiveInt,
+        hidden: PositiveInt,
         *,
-        visible_units: str = "bernoulli",
-        states: int | None = None,
-        scale: float = 0.01,
-        generator: torch.Generator,
+        visible_units: Annotated[str, one_of(*UNITS)] = "bernoulli",
+        states: Several | None = None,
+        scale: NonNegativeFloat = 0.01,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_count("RBM", "visible", visible)
-        check_count("RBM", "hidden", hidden)
-        scale = check_real("RBM", "scale", scale, 0.0)
         self.units = units_named(visible_units, states)
         self.support = self.units.support(visible)
         self.W = nn.Parameter(
@@ -287,7 +290,7 @@ class RBM(EnergyModel):
         return self.units.mode(self._visible_natural(h, None))
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         self.set_anchors(data, generator=generator)
         mean, n = data.mean(), len(data)
         if self.units.name == "categorical":
@@ -308,18 +311,15 @@ class RBM(EnergyModel):
             self.log_sigma.copy_(0.5 * variance.log())
         self.reference_natural.copy_(torch.stack(list(self.units.from_moments(mean, variance))))
 
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         if self.log_sigma is None:
             return []
         far = (data.mean().abs() > FAR * data.variance().sqrt()).nonzero().flatten().tolist()
-        return (
-            [
-                f"column {far[0]} is more than {FAR:g} deviations away from zero; standardize the "
-                "columns, for a quadratic energy loses such differences to rounding."
-            ]
-            if far
-            else []
-        )
+        return [
+            f"column {column} is more than {FAR:g} deviations away from zero; standardize the "
+            "columns, for a quadratic energy loses such differences to rounding."
+            for column in far[:1]
+        ]
 
     @torch.no_grad()
     def center(self, mu: Tensor) -> None:
@@ -335,15 +335,6 @@ class RBM(EnergyModel):
         self.W.grad, self.b.grad, self.c.grad = centered_gradient(
             self.W.grad, self.b.grad, self.c.grad, mu, lam, s
         )
-
-    def settings(self) -> dict[str, Any]:
-        states = {"states": self.units.states} if self.units.name == "categorical" else {}
-        return {
-            "visible": self.visible,
-            "hidden": self.hidden,
-            "visible_units": self.units.name,
-            **states,
-        }
 
     def title(self) -> str:
         return f"RBM({self.visible}, {self.hidden})"

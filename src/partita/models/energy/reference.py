@@ -4,16 +4,20 @@ starts.
 
 import math
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.core import rng
+from partita.core.arguments import one_of
 from partita.core.protocols import Data
 from partita.errors import invalid
 from partita.models.energy.units import Natural, Units, weighted_sum
 
+# of a fitted normal distribution
+Covariance: TypeAlias = Annotated[str, one_of("full", "diagonal")]
 MOMENT_ROWS = 10_000  # rows drawn to estimate base rates
 
 
@@ -34,12 +38,12 @@ class UnitsReference:
     def free_energy(self, x: Tensor) -> Tensor:
         return -self.units.pairing(x, self.eta) - self.offset
 
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         return rng.draw(self.units.distribution(self.eta), generator, (n,))
 
 
 @dataclass(frozen=True)
-class FactorisedReference:
+class FactorizedReference:
     """Independent coordinates over a finite list of values, with ``offset`` nats of hidden states
     that see no input.
     """
@@ -63,7 +67,7 @@ class FactorisedReference:
             )
         return -(self._one_hot(x) * self.logits).sum((-2, -1)) - self.offset
 
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         edges = torch.softmax(self.logits, -1).cumsum(-1)[:, :-1]
         u = rng.uniform((n, len(self.logits), 1), self.logits, generator)
         return self.values[(u > edges).sum(-1)]
@@ -104,7 +108,7 @@ class GaussianReference:
         u = self.whiten(x)
         return 0.5 * torch.linalg.vecdot(u, u) - self.offset, u @ self.whitening
 
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         return self.color(rng.normal((n, len(self.mean)), self.mean, generator))
 
     def whiten(self, x: Tensor) -> Tensor:
@@ -117,7 +121,7 @@ class GaussianReference:
 
 
 def fitted_normal(
-    owner: str, data: Data, covariance: str, generator: torch.Generator
+    owner: str, data: Data, covariance: str, generator: Generator
 ) -> tuple[Tensor, Tensor]:
     """Mean ``(D,)`` and whitening matrix ``(D, D)`` of the normal distribution nearest to the data,
     float64.
@@ -145,7 +149,7 @@ def whitening_of(covariance: Tensor) -> Tensor:
     )
 
 
-def _covariance(data: Data, mean: Tensor, variance: Tensor, generator: torch.Generator) -> Tensor:
+def _covariance(data: Data, mean: Tensor, variance: Tensor, generator: Generator) -> Tensor:
     """Of at most 10,000 random rows, drawn towards its diagonal where rows are few, so that it can
     be inverted.
     """
@@ -166,7 +170,7 @@ def smoothed_logits(frequencies: Tensor, n: float) -> Tensor:
     return torch.log((frequencies * n + 0.5) / (n + 0.5 * k))
 
 
-def frequencies(data: Data, values: Tensor, generator: torch.Generator) -> Tensor:
+def frequencies(data: Data, values: Tensor, generator: Generator) -> Tensor:
     """How often each coordinate takes each value, ``(D, K)``, over at most 10,000 random rows."""
     index = rng.permutation(len(data), generator)[:MOMENT_ROWS].cpu()
     batch = data.batch(index, generator=generator)

@@ -14,7 +14,7 @@ Letters: D visible, E edges, G largest number of neighbors.
 from abc import abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional
 
 from partita.models.energy.pairwise import PairwiseModel, Sites
@@ -56,25 +56,15 @@ class TwoValuedPairs(PairwiseModel):
         upper = self._upper()
         return upper + upper.mT
 
-    def own_logits(self, x: Tensor) -> Tensor:
+    def own_logits(self, x: Tensor) -> Tensor | None:
         return self.local_input(x)[..., None] * self.support.values().to(x)
 
-    def site_energies(
-        self, x: Tensor, i: int, values: Tensor, beta: Tensor | None = None
-    ) -> Tensor:
+    def site_logits(self, x: Tensor, i: int) -> Tensor:
         a, b = self.graph.starts[i : i + 2].tolist()
         own = self.bias[i] + x[..., self.graph.neighbors[a:b]] @ self.J[self.graph.bonds[a:b]]
-        columns = values.view(-1, *[1] * own.dim())
-        logits = columns * own
-        return -(
-            logits
-            if beta is None
-            else torch.lerp(
-                self._reference_column(i, values, columns).expand_as(logits), logits, beta
-            )
-        )
+        return own[..., None] * self.support.values().to(x)
 
-    def sites(self, x: Tensor, beta: Tensor | None, *, generator: torch.Generator) -> Sites:
+    def sites(self, x: Tensor, beta: Tensor | None, *, generator: Generator) -> Sites:
         values = self.support.values().to(x)
         step = values[1] - values[0]
         start = self.reference_logits[..., 1] - self.reference_logits[..., 0]
@@ -100,10 +90,3 @@ class TwoValuedPairs(PairwiseModel):
         return self.J.new_zeros(self.support.width, self.support.width).index_put(
             tuple(self.graph.edges.unbind(1)), self.J
         )
-
-    def _reference_column(self, i: int, values: Tensor, columns: Tensor) -> Tensor:
-        """The reference's logits of given values, which broadcast with ``columns``."""
-        logits = self.reference_logits[..., i, :][
-            ..., torch.bucketize(values, self.support.values().to(values))
-        ].movedim(-1, 0)
-        return logits.view(columns.shape) if logits.dim() == 1 else logits

@@ -12,8 +12,8 @@ Letters: D visible, R rows of natural parameters (2 for Gaussian, else 1), K sta
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 from torch.nn import functional
 
 from partita.core import support
-from partita.core.checks import check_choice, check_count
 from partita.core.support import Binary, Real, Support
 from partita.errors import invalid
 
@@ -33,58 +32,66 @@ def weighted_sum(x: Tensor, weights: Tensor) -> Tensor:
     return x @ weights if weights.dim() == 1 else torch.linalg.vecdot(x, weights)
 
 
-class Units(Protocol):
+class Units(ABC):
     """One kind of visible unit; natural parameters are R tensors that broadcast to ``(*, P)`` with
     P = D, or D K for categories.
     """
 
     name: str
-    rows: int
-    states: int  # K of a category, else 1
+    states: int = 1  # K of a category
 
-    def statistic(self, x: Tensor) -> Tensor: ...  # what W multiplies, (*, D) -> (*, P)
+    @abstractmethod
+    def support(self, width: int) -> Support:
+        """Where D units live."""
 
-    def support(self, width: int) -> Support: ...
+    def statistic(self, x: Tensor) -> Tensor:
+        """What W multiplies, ``(*, D) -> (*, P)``."""
+        return x
 
-    def natural(self, b: Tensor, log_sigma: Tensor | None) -> Natural: ...
+    def natural(self, b: Tensor, log_sigma: Tensor | None) -> Natural:
+        """Natural parameters from those of the model."""
+        return (b,)
 
-    def from_moments(self, mean: Tensor, variance: Tensor) -> Natural: ...
+    @abstractmethod
+    def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
+        """Natural parameters from base rates."""
 
-    # log-probabilities of the values, or mean and variance, (*, D, 2 or K)
-    def from_product(self, table: Tensor) -> Natural: ...
+    @abstractmethod
+    def from_product(self, table: Tensor) -> Natural:
+        """Natural parameters from log-probabilities of the values, or means and variances, ``(*, D,
+        2 or K)``.
+        """
 
-    def pairing(self, x: Tensor, eta: Natural) -> Tensor: ...
+    def pairing(self, x: Tensor, eta: Natural) -> Tensor:
+        """eta . t(x), ``(*, D) -> (*)``."""
+        return weighted_sum(self.statistic(x), eta[0])
 
-    def log_normalizer(self, eta: Natural) -> Tensor: ...
+    @abstractmethod
+    def log_normalizer(self, eta: Natural) -> Tensor:
+        """A(eta), ``(*)``."""
 
-    def distribution(self, eta: Natural) -> Distribution: ...
+    @abstractmethod
+    def distribution(self, eta: Natural) -> Distribution:
+        """p(x | eta)."""
 
-    def mode(self, eta: Natural) -> Tensor: ...  # the likeliest x, (*, D)
+    @abstractmethod
+    def mode(self, eta: Natural) -> Tensor:
+        """The likeliest x, ``(*, D)``."""
 
 
-class BernoulliUnits:
+class BernoulliUnits(Units):
     """x in {0, 1}: t(x) = x, A = sum softplus(eta)."""
 
     name = "bernoulli"
-    rows = states = 1
-
-    def statistic(self, x: Tensor) -> Tensor:
-        return x
 
     def support(self, width: int) -> Support:
         return Binary(width)
-
-    def natural(self, b: Tensor, log_sigma: Tensor | None) -> Natural:
-        return (b,)
 
     def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
         return (torch.logit(mean),)
 
     def from_product(self, table: Tensor) -> Natural:
         return (table[..., 1] - table[..., 0],)
-
-    def pairing(self, x: Tensor, eta: Natural) -> Tensor:
-        return weighted_sum(x, eta[0])
 
     def log_normalizer(self, eta: Natural) -> Tensor:
         return functional.softplus(eta[0]).sum(-1)
@@ -96,16 +103,12 @@ class BernoulliUnits:
         return (eta[0] > 0).to(eta[0])
 
 
-class GaussianUnits:
+class GaussianUnits(Units):
     r"""x real: t(x) = (x, x^2), eta = (b, -1/2) / sigma^2, so that x given h has mean b + sigma^2 W
     h and deviation sigma.
     """
 
     name = "gaussian"
-    rows, states = 2, 1
-
-    def statistic(self, x: Tensor) -> Tensor:
-        return x
 
     def support(self, width: int) -> Support:
         return Real(width)
@@ -139,14 +142,13 @@ class GaussianUnits:
         return -0.5 * eta[0] / eta[1]
 
 
-class CategoricalUnits:
+class CategoricalUnits(Units):
     """x in {0, ..., K-1}: t(x) is its one-hot row, A = sum over sites of logsumexp(eta)."""
 
     name = "categorical"
-    rows = 1
 
     def __init__(self, states: int) -> None:
-        self.states = check_count("RBM", "states", states, 2)
+        self.states = states
 
     def statistic(self, x: Tensor) -> Tensor:
         return (x[..., None] == torch.arange(self.states, device=x.device)).to(x.dtype).flatten(-2)
@@ -154,17 +156,11 @@ class CategoricalUnits:
     def support(self, width: int) -> Support:
         return support.Categorical(width, self.states)
 
-    def natural(self, b: Tensor, log_sigma: Tensor | None) -> Natural:
-        return (b,)
-
     def from_moments(self, mean: Tensor, variance: Tensor) -> Natural:
         return (torch.log(mean),)
 
     def from_product(self, table: Tensor) -> Natural:
         return (table.flatten(-2),)
-
-    def pairing(self, x: Tensor, eta: Natural) -> Tensor:
-        return weighted_sum(self.statistic(x), eta[0])
 
     def log_normalizer(self, eta: Natural) -> Tensor:
         return self._by_site(eta).logsumexp(-1).sum(-1)
@@ -184,7 +180,6 @@ UNITS = ("bernoulli", "gaussian", "categorical")
 
 def units_named(name: str, states: int | None) -> Units:
     """Visible units by name; only categories have a number of states."""
-    check_choice("RBM", "visible_units", name, UNITS)
     if (states is not None) != (name == "categorical"):
         raise invalid(
             "RBM",
@@ -192,10 +187,6 @@ def units_named(name: str, states: int | None) -> Units:
             "be given for categorical visible units, and only for them",
             f"{states} for {name} ones",
         )
-    return (
-        CategoricalUnits(states)
-        if states is not None
-        else BernoulliUnits()
-        if name == "bernoulli"
-        else GaussianUnits()
-    )
+    if states is not None:
+        return CategoricalUnits(states)
+    return BernoulliUnits() if name == "bernoulli" else GaussianUnits()

@@ -11,14 +11,16 @@ Letters: N order, D width, L length, E size of the encoding, tau_d the time cons
 """
 
 import math
+from functools import partial
 from itertools import pairwise
-from typing import cast
+from typing import Annotated, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.checks import LARGEST, check_count, check_layers, check_real
+from partita.core.arguments import Depth, Moderate, PositiveInt
+from partita.core.checks import check_count
 from partita.errors import invalid
 from partita.nets.base import Net, linear
 from partita.nets.ssm import log_spaced
@@ -57,35 +59,28 @@ class ImplicitFilter(Net):
     True
     """
 
-    SETTINGS = ("width", "order", "hidden", "encoding", "frequency", "shortest", "longest")
-
     def __init__(
         self,
-        width: int,
-        order: int,
+        width: PositiveInt,
+        order: Depth,
         *,
-        hidden: int = 32,
-        encoding: int = 17,
-        frequency: float = 4.0,
+        hidden: PositiveInt = 32,
+        encoding: Annotated[int, partial(check_count, least=3)] = 17,
+        frequency: Moderate = 4.0,
         shortest: float = 4.0,
         longest: float = 512.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.width = check_count("ImplicitFilter", "width", width)
-        self.order = check_layers("ImplicitFilter", "order", order)
-        self.hidden = check_count("ImplicitFilter", "hidden", hidden)
-        self.encoding = check_count("ImplicitFilter", "encoding", encoding, 3)
+        self.width, self.order, self.encoding = width, order, encoding
         if encoding % 2 == 0:
             allowed = "be odd: a logarithm, and pairs of waves"
             raise invalid("ImplicitFilter", "encoding", allowed, encoding)
-        self.frequency = check_real("ImplicitFilter", "frequency", frequency, -LARGEST, LARGEST)
-        self.shortest, self.longest = shortest, longest
         device = generator.device
         layers: list[nn.Module] = []
         for a, b in pairwise((encoding, hidden, hidden)):
             layers.append(linear(a, b, generator=generator))
-            layers.append(Sine(b, self.frequency, device=device))
+            layers.append(Sine(b, frequency, device=device))
         self.network = nn.Sequential(*layers, linear(hidden, order * width, generator=generator))
         like = torch.zeros(width, device=device)
         longevity = log_spaced("ImplicitFilter", shortest, longest, like)

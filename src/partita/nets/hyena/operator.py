@@ -11,11 +11,13 @@ D_x diagonal, S_h Toeplitz.
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_count, check_layers
+from partita.core.arguments import Depth, PositiveInt
+from partita.core.checks import check_count
+from partita.core.protocols import Settings
 from partita.errors import invalid
-from partita.nets.base import Settings, check_options, linear
+from partita.nets.base import Options, linear
 from partita.nets.fftconv import Toeplitz, causal_convolution, spectrum
 from partita.nets.hyena.filters import ImplicitFilter
 from partita.nets.mixer import MatrixMixer, channels_first, check_capacity
@@ -48,31 +50,22 @@ class Hyena(MatrixMixer[HyenaState]):
     (torch.Size([1, 100, 8]), torch.Size([1, 8, 5, 5]))
     """
 
-    SETTINGS = ("width", "order", "kernel", "max_length")
-
     def __init__(
         self,
-        width: int,
-        order: int = 2,
+        width: PositiveInt,
+        order: Depth = 2,
         *,
-        kernel: int = 3,
-        max_length: int | None = None,
-        filter: Settings | None = None,
-        generator: torch.Generator,
+        kernel: PositiveInt = 3,
+        max_length: PositiveInt | None = None,
+        filter: Options = None,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.width = check_count("Hyena", "width", width)
-        self.order = check_layers("Hyena", "order", order)
-        self.kernel = check_count("Hyena", "kernel", kernel)
-        self.max_length = max_length
-        if max_length is not None:
-            check_count("Hyena", "max_length", max_length)
+        self.width, self.order, self.kernel, self.max_length = width, order, kernel, max_length
         self.into = linear(width, (order + 1) * width, generator=generator)
         self.short = nn.Parameter(short_filters((order + 1) * width, kernel, generator))
         try:
-            self.filters = ImplicitFilter(
-                width, order, **check_options("Hyena", "filter", filter), generator=generator
-            )
+            self.filters = ImplicitFilter(width, order, **(filter or {}), generator=generator)
         except TypeError as error:
             allowed = "be settings of ImplicitFilter"
             raise invalid("Hyena", "filter", allowed, filter, f"({error})") from None

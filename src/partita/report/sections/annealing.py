@@ -73,13 +73,8 @@ def _weights(betas: np.ndarray, log_w: np.ndarray, start: float, log_z: Quantity
     says it ends.
     """
     low, high = np.quantile(log_w, (0.05, 0.95), axis=1) + start
-    mean = start + np.log(np.exp(log_w - log_w.max(1, keepdims=True)).mean(1)) + log_w.max(1)
-    bars = {
-        "type": "data",
-        "array": [log_z.high - log_z.value],
-        "arrayminus": [log_z.value - log_z.low],
-        "symmetric": False,
-    }
+    mean = start + np.logaddexp.reduce(log_w, axis=1) - np.log(log_w.shape[1])
+    bars = plots.errors(*(np.array([end]) for end in (log_z.value, log_z.low, log_z.high)))
     end = plots.mark(1.0, log_z.value, "log Z of the score", 9, "diamond", error_y=bars)
     traces = [
         *plots.band(betas, low, high, "90 % of the chains"),
@@ -91,7 +86,7 @@ def _weights(betas: np.ndarray, log_w: np.ndarray, start: float, log_z: Quantity
         f"the score's log Z is {log_z.value:.1f}."
     )
     caption = "Log weights along the way, plus log Z of the reference."
-    return Figure(traces, alt, plots.axes("beta", "nats"), caption)
+    return Figure(traces, alt, plots.titled_axes("beta", "nats"), caption)
 
 
 def _ess(betas: np.ndarray, ess: list[float]) -> Figure:
@@ -99,10 +94,7 @@ def _ess(betas: np.ndarray, ess: list[float]) -> Figure:
         f"Effective number of chains along beta: {ess[0]:.0f} at the reference, {ess[-1]:.1f} of "
         f"{CHAINS} at the model."
     )
-    layout = {
-        "xaxis": plots.axis("beta"),
-        "yaxis": plots.axis("effective chains", rangemode="tozero"),
-    }
+    layout = plots.titled_axes("beta", "effective chains", {"rangemode": "tozero"})
     caption = (
         f"How many of {CHAINS} chains carry the weight; near one the estimate hangs on one chain."
     )

@@ -47,4 +47,4 @@ def chains(subject: Subject) -> Iterator[Block]:
         "Free energy of some chains. Mixed chains cross all the time; a chain that keeps to its "
         "own level is stuck."
     )
-    yield Figure(traces, alt, plots.axes("step", "free energy, nats"), caption, 260)
+    yield Figure(traces, alt, plots.titled_axes("step", "free energy, nats"), caption, 260)

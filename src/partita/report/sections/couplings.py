@@ -1,13 +1,12 @@
 """Which columns hold together: couplings as a matrix, and the strongest of them by name."""
 
 from collections.abc import Iterator
-from functools import singledispatch
-from typing import Any
 
 import numpy as np
 import torch
 
 from partita.models import MaxEnt, Potts
+from partita.models.energy.pairwise import PairwiseModel
 from partita.models.energy.potts import zero_sum
 from partita.report import plots
 from partita.report.blocks import Block, Table, Text
@@ -18,7 +17,7 @@ STRONGEST = 8
 SIGNED = "positive couplings make two columns agree, negative ones differ"
 
 
-def of_pairs(model: Any, subject: Subject) -> Iterator[Block]:
+def of_pairs(model: PairwiseModel | MaxEnt, subject: Subject) -> Iterator[Block]:
     """Nothing for a model whose features are not pairs."""
     matrix = coupling_matrix(model)
     if matrix is None:
@@ -47,32 +46,19 @@ def of_pairs(model: Any, subject: Subject) -> Iterator[Block]:
     yield Table(strongest, ("column", "column", "coupling"), "The strongest couplings")
 
 
-@singledispatch
 @torch.no_grad()
-def coupling_matrix(model: Any) -> np.ndarray | None:
-    """Couplings of every pair of columns, (D, D), symmetric; of models on a graph."""
-    return _symmetric(model.J, model.graph.edges, model.support.width)
-
-
-@coupling_matrix.register
-@torch.no_grad()
-def _(model: Potts) -> np.ndarray:
-    return _symmetric(
-        zero_sum(model.J).flatten(1).norm(dim=1), model.graph.edges, model.support.width
-    )
-
-
-@coupling_matrix.register
-@torch.no_grad()
-def _(model: MaxEnt) -> np.ndarray | None:
+def coupling_matrix(model: PairwiseModel | MaxEnt) -> np.ndarray | None:
+    """Couplings of every pair of columns, (D, D), symmetric; of a Potts model their norms."""
     width = model.support.width
-    if model.name not in ("pairwise", "k-pairwise"):
-        return None
-    pairs = torch.triu_indices(width, width, 1).mT
-    return _symmetric(model.theta[width : width + len(pairs)], pairs, width)
-
-
-def _symmetric(values: torch.Tensor, edges: torch.Tensor, width: int) -> np.ndarray:
+    if isinstance(model, MaxEnt):
+        if model.name not in ("pairwise", "k-pairwise"):
+            return None
+        edges = torch.triu_indices(width, width, 1).mT
+        values = model.theta[width : width + len(edges)]
+    else:
+        edges, values = model.graph.edges, model.J
+        if isinstance(model, Potts):
+            values = zero_sum(values).flatten(1).norm(dim=1)
     matrix = np.zeros((width, width))
     i, j = edges.cpu().numpy().T
     matrix[i, j] = matrix[j, i] = values.double().cpu().numpy()

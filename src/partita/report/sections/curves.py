@@ -33,12 +33,14 @@ def learning(subject: Subject) -> Iterator[Block]:
     drawn = NOT_CURVES
     if claim := critic_curve(run):
         yield claim
-        yield Beside([curve for name in BESIDE_CLAIM if (curve := recorded(run, name))], least=340)
+        yield Beside(
+            [curve for name in BESIDE_CLAIM if (curve := recorded_curve(run, name))], least=340
+        )
         drawn = (*NOT_CURVES, *CLAIM, *BESIDE_CLAIM)
     names = dict.fromkeys(key for record in run.history for key in record if key not in drawn)
     # two names of one number are one curve
     first = {tuple(run.series(name)): name for name in reversed(names)}.values()
-    curves = [curve for name in names if name in first and (curve := recorded(run, name))]
+    curves = [curve for name in names if name in first and (curve := recorded_curve(run, name))]
     if curves:
         yield Beside(curves[:SHOWN], least=340)
     if len(curves) > SHOWN:
@@ -54,7 +56,7 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     """Scores of rows that the fit did not learn from, by a quicker evaluator than the final one;
     None where there are none.
     """
-    found = numbers(run, "validation")
+    found = finite_series(run, "validation")
     if len(found) < 2:
         return None
     steps, values = zip(*found, strict=True)
@@ -66,11 +68,8 @@ def validation_curve(run: Run, distance: bool = False) -> Figure | None:
     ]
     ends = f"from {values[0]:.3g} at step {steps[0]} to {values[-1]:.3g} at step {steps[-1]}"
     alt = f"Score of the validation rows {ends}; best {values[best]:.3g}."
-    layout = {
-        "xaxis": plots.axis("step"),
-        "yaxis": plots.axis(name, range=visible_range(values)),
-        "shapes": event_lines(run),
-    }
+    seen: plots.Plot = {"range": visible_range(values)}
+    layout = plots.titled_axes("step", name, seen, shapes=event_lines(run))
     caption = "Validation rows along the fit; the star is the highest."
     if Capability.LOG_PROB not in run.model.capabilities:
         caption += " A quicker, coarser computation than the final score."
@@ -87,7 +86,7 @@ def critic_curve(run: Run) -> Figure | None:
     """A critic beside the truth: no claim of a certified slope of one is above the exact distance;
     None where none was audited.
     """
-    found = {name: numbers(run, name) for name in CLAIM}
+    found = {name: finite_series(run, name) for name in CLAIM}
     if any(len(series) < 2 for series in found.values()):
         return None
     traces = []
@@ -102,10 +101,10 @@ def critic_curve(run: Run) -> Figure | None:
         "The audit of the critic: its dual value, divided by its certified Lipschitz constant, is "
         "at most the exact distance."
     )
-    return Figure(traces, "; ".join(ends) + ".", plots.axes("step", "distance"), caption)
+    return Figure(traces, "; ".join(ends) + ".", plots.titled_axes("step", "distance"), caption)
 
 
-def numbers(run: Run, name: str) -> list[tuple[int, float]]:
+def finite_series(run: Run, name: str) -> list[tuple[int, float]]:
     """What was recorded under a name, where it is a finite number."""
     return [
         (step, value)
@@ -114,9 +113,9 @@ def numbers(run: Run, name: str) -> list[tuple[int, float]]:
     ]
 
 
-def recorded(run: Run, name: str) -> Figure | None:
+def recorded_curve(run: Run, name: str) -> Figure | None:
     """One recorded number along the steps."""
-    found = numbers(run, name)
+    found = finite_series(run, name)
     if len(found) < 2:
         return None
     steps, values = zip(*found, strict=True)
@@ -124,22 +123,21 @@ def recorded(run: Run, name: str) -> Figure | None:
     traces = [plots.line(steps, values, color=plots.COLORS[0])]
     if len(values) > 60:
         traces[0]["opacity"] = 0.35
-        traces.append(plots.line(steps, smoothed(np.array(values)), color=plots.COLORS[0]))
+        traces.append(plots.line(steps, running_mean(np.array(values)), color=plots.COLORS[0]))
     alt = f"{title} along the steps, from {values[0]:.3g} to {values[-1]:.3g}."
-    return Figure(traces, alt, plots.axes("step", title, shapes=event_lines(run)), height=240)
+    return Figure(
+        traces, alt, plots.titled_axes("step", title, shapes=event_lines(run)), height=240
+    )
 
 
-def smoothed(values: np.ndarray) -> np.ndarray:
+def running_mean(values: np.ndarray) -> np.ndarray:
     """Means over a window of a twentieth of the curve, shorter at its ends.
 
-    >>> smoothed(np.ones(100)).tolist() == [1.0] * 100
+    >>> running_mean(np.ones(100)).tolist() == [1.0] * 100
     True
     """
-    half = max(1, len(values) // 40)
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    low = np.clip(np.arange(len(values)) - half, 0, None)
-    high = np.clip(np.arange(len(values)) + half + 1, None, len(values))
-    return (total[high] - total[low]) / (high - low)
+    window = np.ones(2 * max(1, len(values) // 40) + 1)
+    return np.convolve(values, window, "same") / np.convolve(np.ones_like(values), window, "same")
 
 
 def visible_range(values: tuple[float, ...] | list[float]) -> list[float] | None:

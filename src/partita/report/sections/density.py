@@ -28,7 +28,7 @@ def density(subject: Subject) -> Iterator[Block]:
     edge = 0.12 * (high - low)
     sides = [np.linspace(a, b, CELLS) for a, b in zip(low - edge, high + edge, strict=True)]
     grid = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
-    log_p = log_density(subject, grid).reshape(CELLS, CELLS)
+    log_p = log_density_at(subject, grid).reshape(CELLS, CELLS)
     heat = {
         "type": "heatmap",
         "x": sides[0],
@@ -38,10 +38,7 @@ def density(subject: Subject) -> Iterator[Block]:
         "colorbar": plots.color_bar("nats"),
         "hoverinfo": "z",
     }
-    mark = {"size": 3.5, "color": plots.MODEL, "opacity": 0.8}
-    over = plots.points(
-        x[:, 0], x[:, 1], "rows of the data", plots.MODEL, marker=mark, showlegend=False
-    )
+    over = plots.points(x[:, 0], x[:, 1], "rows of the data", plots.MODEL, size=3.5, solid=0.8)
     layout = plots.plane(subject.columns, low - edge, high + edge)
     alt = (
         f"Log-density of the model over the plane, at most {log_p.max():.2f} nats, with {len(x)} "
@@ -54,7 +51,7 @@ def density(subject: Subject) -> Iterator[Block]:
     yield Figure([heat, over], alt, layout, caption, plots.plane_height(low, high, 520))
 
 
-def log_density(subject: Subject, x: np.ndarray) -> np.ndarray:
+def log_density_at(subject: Subject, x: np.ndarray) -> np.ndarray:
     """log p of points in the units of the table; of an energy model where log Z is known, else up
     to a constant.
     """

@@ -76,30 +76,8 @@ def _as_table(
         f"One cell of each of {len(truth)} rows was hidden, and filled in from the others of its "
         "row."
     )
-    if subject.mixed:
-        yield from _by_kind(subject, x, truth, guess, columns)
-    elif subject.discrete:
-        usual = np.array([_mode(x[:, i]) for i in columns])
-        right, base = float((truth == guess).mean()), float((truth == usual).mean())
-        yield Text(
-            f"The model finds the true value in {100 * right:.0f} % of them; the most frequent "
-            f"value of each column would be right in {100 * base:.0f} %."
-        )
-    else:
-        yield from _scatter(x, truth, guess, columns)
-    yield Table(
-        _examples(subject, truth, guess, columns),
-        ("column", "true value", "filled in"),
-        "Some of the hidden cells",
-    )
-
-
-def _by_kind(
-    subject: Subject, x: np.ndarray, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray
-) -> Iterator[Block]:
-    """Real columns by how far guesses are off, the others by how many are right."""
-    real = np.array([subject.mixed[i].kind == "real" for i in columns])
-    if (~real).any():
+    real = subject.real[columns]
+    if not real.all():
         usual = np.array([_mode(x[:, i]) for i in columns])
         right, base = (100 * float((truth == other)[~real].mean()) for other in (guess, usual))
         yield Text(
@@ -109,6 +87,11 @@ def _by_kind(
         )
     if real.any():
         yield from _scatter(x, truth[real], guess[real], columns[real])
+    yield Table(
+        _examples(subject, truth, guess, columns),
+        ("column", "true value", "filled in"),
+        "Some of the hidden cells",
+    )
 
 
 def _scatter(
@@ -126,9 +109,9 @@ def _scatter(
     low, high = float(min(t.min(), g.min())), float(max(t.max(), g.max()))
     traces = [
         plots.diagonal(low, high),
-        plots.points(t, g, "hidden cells", plots.MODEL, showlegend=False),
+        plots.points(t, g, "hidden cells", plots.MODEL),
     ]
-    layout = plots.axes("true value, in standard deviations", "filled in")
+    layout = plots.titled_axes("true value, in standard deviations", "filled in")
     alt = (
         f"True against filled-in values of {len(t)} hidden cells; root mean square error "
         f"{error:.2f}."
@@ -141,8 +124,7 @@ def _examples(
     subject: Subject, truth: np.ndarray, guess: np.ndarray, columns: np.ndarray
 ) -> list[list[str]]:
     pairs = zip(columns[:EXAMPLES], truth[:EXAMPLES], guess[:EXAMPLES], strict=True)
-    names = subject.columns
-    words = [column.labels for column in subject.mixed] or [subject.encoding.labels] * len(names)
+    names, words = subject.columns, subject.labels
     return [
         [names[i], *(words[i].get(float(value), short_number(value)) for value in pair)]
         for i, *pair in pairs

@@ -25,7 +25,7 @@ def score_meaning(subject: Subject) -> Iterator[Block]:
     if q.kind == "none":
         yield Text(_distance(q, subject), "lead")
     else:
-        yield from in_words(q, subject)
+        yield from score_in_words(q, subject)
         yield Text(format.meaning(q))
     yield Text(f"Verdict {format.verdict(q)}.")
     if q.se_data:
@@ -38,7 +38,7 @@ def score_meaning(subject: Subject) -> Iterator[Block]:
         )
 
 
-def in_words(q: Quantity, subject: Subject) -> Iterator[Block]:
+def score_in_words(q: Quantity, subject: Subject) -> Iterator[Block]:
     """How likely a row is, and what was gained on knowing nothing."""
     yield Text(_mass(q, subject) if subject.discrete else _density(q, subject), "lead")
     yield from _gain(q, subject)

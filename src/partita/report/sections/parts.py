@@ -2,21 +2,18 @@
 
 from collections.abc import Iterator
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 import torch
 
+from partita.core.protocols import Model
 from partita.models import (
     PPCA,
     RBM,
-    Boltzmann,
     DPMixture,
-    Ising,
     MaxEnt,
     Mixture,
     MixturePPCA,
-    Potts,
 )
 from partita.models.directed.components.base import Component
 from partita.models.directed.components.diagonal import DiagonalGaussian
@@ -24,6 +21,7 @@ from partita.models.directed.components.discrete import BernoulliComponent, Pois
 from partita.models.directed.components.factor import Factors
 from partita.models.directed.components.gaussian import FullGaussian
 from partita.models.directed.components.product import ProductComponent
+from partita.models.energy.pairwise import PairwiseModel
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text
 from partita.report.context import DRAWS, Subject
@@ -44,7 +42,7 @@ def parts(subject: Subject) -> Iterator[Block]:
 
 
 @singledispatch
-def of_model(model: Any, subject: Subject) -> Iterator[Block]:
+def of_model(model: Model, subject: Subject) -> Iterator[Block]:
     """One function for each family."""
     yield from ()
 
@@ -66,9 +64,8 @@ def _(model: RBM, subject: Subject) -> Iterator[Block]:
     )
 
 
-@of_model.register(PPCA)
-@of_model.register(MixturePPCA)
-def _(model: Any, subject: Subject) -> Iterator[Block]:
+@of_model.register
+def _(model: PPCA | MixturePPCA, subject: Subject) -> Iterator[Block]:
     """Directions in which the data vary, longest first."""
     component = model.component
     loadings = component.loadings.double().numpy()  # (K, D, d)
@@ -136,11 +133,8 @@ def _(model: DPMixture, subject: Subject) -> Iterator[Block]:
     )
 
 
-@of_model.register(Ising)
-@of_model.register(Boltzmann)
-@of_model.register(Potts)
-@of_model.register(MaxEnt)
-def _(model: Any, subject: Subject) -> Iterator[Block]:
+@of_model.register
+def _(model: PairwiseModel | MaxEnt, subject: Subject) -> Iterator[Block]:
     yield from couplings.of_pairs(model, subject)
 
 
@@ -151,11 +145,10 @@ def _typical(
     count, order = component.count, order[:TYPICAL]
     nothing = torch.full((count, component.support.width), torch.nan, dtype=torch.float64)
     x = subject.shown(component.fill_likely(nothing, torch.eye(count, dtype=torch.float64)))[order]
-    names = subject.columns
-    labels = [column.labels for column in subject.mixed] or [{}] * len(names)
+    columns = zip(subject.columns, subject.labels, x.T, strict=True)
     lines = [
         [name, *(words.get(float(value), short_number(value)) for value in values)]
-        for name, words, values in zip(names, labels, x.T, strict=True)
+        for name, words, values in columns
     ]
     head = ("column", *(f"{i + 1}, weight {weights[k]:.2f}" for i, k in enumerate(order)))
     caption = (
@@ -182,13 +175,9 @@ def _rows_as_pictures(
 
 
 def _bars(y: np.ndarray, x: list[str], across: str, up: str, caption: str) -> Figure:
-    bars = {"type": "bar", "x": x, "y": y, "marker": {"color": plots.COLORS[0]}}
-    layout = {
-        "xaxis": plots.axis(across, type="category"),
-        "yaxis": plots.axis(up, rangemode="tozero"),
-        "bargap": 0.3,
-    }
-    return Figure([bars], caption, layout, caption, 200)
+    layout = plots.titled_axes(across, up, {"rangemode": "tozero"}, bargap=0.3)
+    layout["xaxis"] = plots.axis(across, type="category")
+    return Figure([plots.bars(x, y)], caption, layout, caption, 200)
 
 
 def _means(component: Component) -> np.ndarray | None:
@@ -219,8 +208,7 @@ def _ellipses(
     x = subject.some_raw_rows(DRAWS)
     traces = []
     if x is not None:
-        data = plots.points(x[:, 0], x[:, 1], "rows of the data", plots.DATA, showlegend=False)
-        traces.append(data)
+        traces.append(plots.points(x[:, 0], x[:, 1], "rows of the data", plots.DATA))
     for k, (mean, covariance, weight) in enumerate(zip(means, covariances, weights, strict=True)):
         values, vectors = np.linalg.eigh(covariance)
         ellipse = vectors * np.sqrt(np.maximum(values, 0)) @ CIRCLE

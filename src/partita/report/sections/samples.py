@@ -75,7 +75,7 @@ def _roll(x: np.ndarray, name: str) -> Figure:
     x = x[~np.isnan(x).any(1)]
     trace = {"type": "heatmap", "z": x.T, "colorscale": "sequential", "showscale": False}
     alt = f"One sequence, {name}: steps from left to right."
-    return Figure([trace], alt, plots.axes("step", name))
+    return Figure([trace], alt, plots.titled_axes("step", name))
 
 
 def _lines(x: np.ndarray, name: str) -> Figure:
@@ -83,7 +83,7 @@ def _lines(x: np.ndarray, name: str) -> Figure:
         plots.line(np.arange(len(row)), row, color=plots.color(i), mode="lines")
         for i, row in enumerate(x[:SEQUENCES])
     ]
-    return Figure(traces, f"{len(traces)} sequences, {name}.", plots.axes("step", name))
+    return Figure(traces, f"{len(traces)} sequences, {name}.", plots.titled_axes("step", name))
 
 
 def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
@@ -92,7 +92,7 @@ def _plane(subject: Subject, x: np.ndarray, name: str, shade: str) -> Figure:
     frame = x if data is None else data
     low, high = np.nanmin(frame, 0), np.nanmax(frame, 0)
     edge = 0.08 * (high - low)
-    traces = [plots.points(x[:, 0], x[:, 1], name, shade, showlegend=False)]
+    traces = [plots.points(x[:, 0], x[:, 1], name, shade)]
     layout = plots.plane(subject.columns, low - edge, high + edge)
     height = plots.plane_height(low, high, 400)
     return Figure(
@@ -113,12 +113,9 @@ def _table(subject: Subject) -> Iterator[Block]:
     words = subject.encoding.labels
     which = f"; the {COLUMNS} columns that vary most" if wide else ""
     yield Text(f"How often each value occurs: gray in the data, red in draws{which}.", "small")
-    labels = [column.labels for column in subject.mixed] or [words] * data.shape[1]
-    discrete = [column.kind != "real" for column in subject.mixed]
-    discrete = discrete or [subject.discrete] * data.shape[1]
+    names, labels, real = subject.columns, subject.labels, subject.real
     marginals = [
-        plots.marginals(data[:, i], draws[:, i], subject.columns[i], labels[i], discrete[i])
-        for i in shown
+        plots.marginals(data[:, i], draws[:, i], names[i], labels[i], not real[i]) for i in shown
     ]
     yield Beside(marginals, least=160)
     if data.shape[1] > 2 and not words and not any(column.levels for column in subject.mixed):
@@ -139,14 +136,14 @@ def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int 
     low, high = float(np.nanmin([there, here])), float(np.nanmax([there, here]))
     traces = [
         plots.diagonal(low, high),
-        plots.points(there, here, "pairs of columns", plots.COLORS[0], showlegend=False),
+        plots.points(there, here, "pairs of columns", plots.COLORS[0]),
     ]
     off = float(np.sqrt(np.nanmean((there - here) ** 2)))
     alt = (
         f"Correlations of {len(i)} pairs of columns, in the data and in draws; root mean square "
         f"difference {off:.3f}."
     )
-    layout = plots.axes("correlation in the data", "in draws")
+    layout = plots.titled_axes("correlation in the data", "in draws")
     caption = (
         "Each point is a pair of columns; on the dotted line the model has learnt it. "
         f"Root mean square difference {off:.3f}."

@@ -47,19 +47,12 @@ def _facts(q: Quantity, subject: Subject) -> list[list[str]]:
     if q.kind != "none":
         mass, density = "mass: a probability of each row", "density, in the units of the table"
         rows.append(["measure", mass if subject.discrete else density])
+    bits = None
     if q.kind != "none" and not subject.sequential:
         scored = subject.rows
         width = subject.model.support.width if scored is None else scored.numbers_per_row()
         bits = bits_per_dimension(q, width)
-        value = f"{bits.value:.4f} {format.interval(bits, 4)}"
-        rows.append(["bits per dimension", value.rstrip()])
-    if isinstance(log_z := q.details.get("log_z"), Quantity):
-        rows.append(["log Z", f"{log_z.value:.3f} {format.interval(log_z)}".rstrip()])
-    if use := format.latent_use(q):
-        rows.append(["latent dimensions", use])
-    if "mixing" in q.details:
-        rows.append(["chains are", q.details["mixing"]])
-    return rows + format.diagnostics(q, without=["ess_of_rows"])
+    return rows + format.findings(q, bits, without=["ess_of_rows"])
 
 
 def _spread(q: Quantity, split: str) -> Figure:
@@ -67,15 +60,9 @@ def _spread(q: Quantity, split: str) -> Figure:
     rows = np.asarray(q.details["rows"], dtype=float)
     # the lowest share the first bar
     counts, edges = np.histogram(np.maximum(rows, np.quantile(rows, 0.005)), 40)
-    bars = {
-        "type": "bar",
-        "x": (edges[1:] + edges[:-1]) / 2,
-        "y": counts,
-        "marker": {"color": plots.COLORS[0]},
-        "name": "rows",
-    }
+    bars = plots.bars((edges[1:] + edges[:-1]) / 2, counts, name="rows")
     mean = plots.vertical(q.value, color=plots.MODEL, dash="dash")
-    layout = plots.axes("log-likelihood of a row, nats", "rows", bargap=0.03, shapes=[mean])
+    layout = plots.titled_axes("log-likelihood of a row, nats", "rows", bargap=0.03, shapes=[mean])
     alt = (
         f"Histogram of the log-likelihood of {len(rows)} {split} rows, from {rows.min():.1f} to "
         f"{rows.max():.1f} nats, mean {q.value:.2f}."

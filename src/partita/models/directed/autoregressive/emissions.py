@@ -1,25 +1,201 @@
-r"""The distribution of one step: log masses or densities from numbers that a network gives, and
+r"""The distribution of one value: log masses or densities from numbers that a network gives, and
 draws from them.
 
 .. math:: p(x) = \sum_k \pi_k\, N(x;\, m_k, s_k^2) \text{ for real values}; \quad \mathrm{softmax},
           \; \sigma \text{ for discrete ones}
     (theory/sequences.md, eq. 24.3)
 
-Letters: K states or components, l logits, pi weights, m means, s deviations, T temperature.
+Letters: K states or components, P numbers, l logits, pi weights, m means, s deviations, T
+temperature.
 """
 
 import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
+from torch.distributions import Poisson
 from torch.nn import functional
 
 from partita.core import rng
 from partita.core.checks import check_real
 from partita.errors import invalid
+from partita.tables.column_kinds import Law
 
 # of standardized values: a density cannot grow without bound at a value that repeats
 LEAST_LOG_SCALE = -7.0
+MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
+LEAST_MEAN = 1e-3
+
+
+class Sharpness(NamedTuple):
+    """How draws are sharpened: from p^(1/T), cut to the likeliest states that hold ``top_p`` of
+    it.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    def check(self, owner: str, discrete: bool) -> None:
+        """A temperature above 0, and a share of the mass in (0, 1] that only states that can be
+        ranked may be cut to.
+        """
+        check_real(owner, "temperature", self.temperature, 0, open_low=True)
+        check_real(owner, "top_p", self.top_p, 0, 1, open_low=True)
+        if not discrete and self.top_p < 1:
+            allowed = "be 1 for real values, whose densities have no list to cut"
+            remedy = "Lower the temperature instead."
+            raise invalid(owner, "top_p", allowed, self.top_p, remedy)
+
+
+PLAIN = Sharpness()
+
+
+class Emission(ABC):
+    """One kind of value: ``numbers`` of a network say how it is distributed, ``inputs`` say to a
+    network what it is.
+    """
+
+    numbers: int
+    inputs: int = 1
+
+    @abstractmethod
+    def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
+        """``(*, P), (*) -> (*)``."""
+
+    @abstractmethod
+    def draw(self, numbers: Tensor, sharpness: Sharpness, generator: Generator) -> Tensor:
+        """``(*, P) -> (*)``."""
+
+    def seen(self, x: Tensor) -> Tensor:
+        """What a network sees of values, ``(*) -> (*, inputs)``."""
+        return x[..., None]
+
+    def start(self, mean: Tensor, deviation: Tensor, n: int) -> Tensor | None:
+        """Numbers that say what the base rates of ``n`` rows do, ``(*) -> (*, P)``; None where
+        they say nothing.
+        """
+        return None
+
+
+class BinaryEmission(Emission):
+    """Zeros and ones from log-odds."""
+
+    numbers = 1
+
+    def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
+        return bernoulli_log_prob(numbers.squeeze(-1), x)
+
+    def draw(self, numbers: Tensor, sharpness: Sharpness, generator: Generator) -> Tensor:
+        return draw_categorical(
+            torch.cat([torch.zeros_like(numbers), numbers], -1), sharpness, generator
+        )
+
+    def seen(self, x: Tensor) -> Tensor:
+        return x[..., None] - 0.5
+
+    def start(self, mean: Tensor, deviation: Tensor, n: int) -> Tensor:
+        return torch.logit((mean * n + 0.5) / (n + 1))[..., None]
+
+
+class CategoricalEmission(Emission):
+    """Whole numbers 0 to K - 1 from logits."""
+
+    def __init__(self, states: int) -> None:
+        self.numbers = self.inputs = states
+
+    def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
+        return categorical_log_prob(numbers, x)
+
+    def draw(self, numbers: Tensor, sharpness: Sharpness, generator: Generator) -> Tensor:
+        return draw_categorical(numbers, sharpness, generator)
+
+    def seen(self, x: Tensor) -> Tensor:
+        return functional.one_hot(x.long(), self.inputs).to(x.dtype)
+
+
+class MixtureEmission(Emission):
+    """A mixture of K distributions, their log weights first among the numbers."""
+
+    parts: int  # numbers of each component
+
+    def __init__(self, components: int) -> None:
+        self.components, self.numbers = components, self.parts * components
+
+    def spread(self) -> Tensor:
+        """Where components start about the middle of all, ``(K,)``."""
+        return torch.linspace(-1.5, 1.5, self.components) if self.components > 1 else torch.zeros(1)
+
+
+class NormalMixtureEmission(MixtureEmission):
+    """Real values; weights, means and log deviations side by side."""
+
+    parts = 3
+
+    def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
+        log_weight, mean, log_scale = self._split(numbers)
+        z = (x.unsqueeze(-1) - mean) * torch.exp(-log_scale)
+        return torch.logsumexp(
+            log_weight - log_scale - 0.5 * z.square() - 0.5 * math.log(2 * math.pi), -1
+        )
+
+    def draw(self, numbers: Tensor, sharpness: Sharpness, generator: Generator) -> Tensor:
+        """A temperature sharpens the weights and multiplies variances."""
+        log_weight, mean, log_scale = self._split(numbers)
+        k = draw_categorical(log_weight, sharpness, generator).long().unsqueeze(-1)
+        mean, scale = (part.gather(-1, k).squeeze(-1) for part in (mean, log_scale.exp()))
+        noise = rng.normal(mean.shape, mean, generator)
+        return mean + sharpness.temperature**0.5 * scale * noise
+
+    def start(self, mean: Tensor, deviation: Tensor, n: int) -> Tensor:
+        """Means spread over what there is."""
+        spread = self.spread()
+        center = mean.to(spread)[..., None] + deviation.to(spread)[..., None] * spread
+        log_scale = (deviation.log() - 0.7)[..., None].expand_as(center)
+        return torch.cat([torch.zeros_like(center), center, log_scale], -1)
+
+    def _split(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        weight, mean, log_scale = numbers.chunk(3, -1)
+        return weight.log_softmax(-1), mean, log_scale.clamp_min(LEAST_LOG_SCALE)
+
+
+class PoissonMixtureEmission(MixtureEmission):
+    """Counts; weights and log rates side by side."""
+
+    parts = 2
+
+    def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
+        log_weight, log_rate = self._split(numbers)
+        terms = log_weight + x[..., None] * log_rate - log_rate.exp()
+        return torch.logsumexp(terms, -1) - torch.lgamma(x + 1)
+
+    def draw(self, numbers: Tensor, sharpness: Sharpness, generator: Generator) -> Tensor:
+        log_weight, log_rate = self._split(numbers)
+        k = draw_categorical(log_weight, sharpness, generator).long()
+        rate = log_rate.gather(-1, k[..., None]).squeeze(-1).exp()
+        return rng.draw(Poisson(rate, validate_args=False), generator)
+
+    def seen(self, x: Tensor) -> Tensor:
+        return x.log1p()[..., None]
+
+    def start(self, mean: Tensor, deviation: Tensor, n: int) -> Tensor:
+        spread = self.spread()
+        log_rate = mean.clamp_min(LEAST_MEAN).log().to(spread)[..., None] + 0.5 * spread
+        return torch.cat([torch.zeros_like(log_rate), log_rate], -1)
+
+    def _split(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        weight, log_rate = numbers.chunk(2, -1)
+        return weight.log_softmax(-1), log_rate.clamp_max(MOST_LOG_RATE)
+
+
+def emission_of(law: Law, components: int) -> Emission:
+    """The emission of a column; real ones and counts are mixtures of ``components``."""
+    if isinstance(law, int):
+        return CategoricalEmission(law)
+    if law == "binary":
+        return BinaryEmission()
+    return (NormalMixtureEmission if law == "real" else PoissonMixtureEmission)(components)
 
 
 def categorical_log_prob(logits: Tensor, x: Tensor) -> Tensor:
@@ -34,70 +210,14 @@ def bernoulli_log_prob(logits: Tensor, x: Tensor) -> Tensor:
     return -functional.binary_cross_entropy_with_logits(logits, x, reduction="none")
 
 
-def mixture_log_prob(numbers: Tensor, x: Tensor) -> Tensor:
-    """log of a mixture of normals, ``(*, 3 K), (*) -> (*)``: weights, means and log deviations side
-    by side.
-    """
-    log_weight, mean, log_scale = mixture_parts(numbers)
-    z = (x.unsqueeze(-1) - mean) * torch.exp(-log_scale)
-    return torch.logsumexp(
-        log_weight - log_scale - 0.5 * z.square() - 0.5 * math.log(2 * math.pi), -1
-    )
-
-
-def mixture_parts(numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log weights, means, log deviations, each ``(*, K)``."""
-    weight, mean, log_scale = numbers.chunk(3, -1)
-    return weight.log_softmax(-1), mean, log_scale.clamp_min(LEAST_LOG_SCALE)
-
-
-def check_sharpness(owner: str, temperature: float, top_p: float, discrete: bool) -> None:
-    """A temperature above 0, and a share of the mass in (0, 1] that only states that can be ranked
-    may be cut to.
-    """
-    check_real(owner, "temperature", temperature, 0, open_low=True)
-    check_real(owner, "top_p", top_p, 0, 1, open_low=True)
-    if not discrete and top_p < 1:
-        raise invalid(
-            owner,
-            "top_p",
-            "be 1 for real values, whose densities have no list to cut",
-            top_p,
-            "Lower the temperature instead.",
-        )
-
-
-def draw_categorical(
-    logits: Tensor, temperature: float, top_p: float, generator: torch.Generator
-) -> Tensor:
-    """One state for each row of logits, ``(*, K) -> (*)``, from p^(1/T), cut to the likeliest
-    states that hold ``top_p`` of it.
-    """
-    p = torch.softmax(logits.double() / temperature, -1)
-    if top_p < 1:
+def draw_categorical(logits: Tensor, sharpness: Sharpness, generator: Generator) -> Tensor:
+    """One state for each row of logits, ``(*, K) -> (*)``."""
+    p = torch.softmax(logits.double() / sharpness.temperature, -1)
+    if sharpness.top_p < 1:
         ranked, order = p.sort(-1, descending=True)
-        ranked = ranked.where(ranked.cumsum(-1) - ranked < top_p, 0.0)
+        ranked = ranked.where(ranked.cumsum(-1) - ranked < sharpness.top_p, 0.0)
         p = torch.zeros_like(p).scatter(-1, order, ranked)
     edges = p.cumsum(-1)
     u = rng.uniform((*p.shape[:-1], 1), p, generator) * edges[..., -1:]
     found = torch.searchsorted(edges, u, right=True).squeeze(-1)
     return found.clamp_max(p.shape[-1] - 1).to(logits.dtype)
-
-
-def draw_bernoulli(
-    logits: Tensor, temperature: float, top_p: float, generator: torch.Generator
-) -> Tensor:
-    """Zeros and ones, ``(*) -> (*)``, as two states."""
-    return draw_categorical(
-        torch.stack([torch.zeros_like(logits), logits], -1), temperature, top_p, generator
-    )
-
-
-def draw_mixture(numbers: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
-    """One value for each mixture, ``(*, 3 K) -> (*)``; a temperature sharpens the weights and
-    multiplies variances.
-    """
-    log_weight, mean, log_scale = mixture_parts(numbers)
-    k = draw_categorical(log_weight, temperature, 1.0, generator).long().unsqueeze(-1)
-    mean, scale = (part.gather(-1, k).squeeze(-1) for part in (mean, log_scale.exp()))
-    return mean + temperature**0.5 * scale * rng.normal(mean.shape, mean, generator)

@@ -7,19 +7,18 @@ network.
 Letters: B batch, D columns, K states of a column or components of a mixture.
 """
 
-from collections.abc import Sequence
+from typing import Annotated
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from partita.core.checks import check_choice, check_count, check_counts
-from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.arguments import PositiveInt, Several, Sizes, one_of
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.registry import MODELS
-from partita.core.support import Binary, Categorical, Real
-from partita.models.directed.autoregressive import emissions
+from partita.models.directed.autoregressive.emissions import Sharpness, emission_of
 from partita.nets.masked import MaskedMLP
+from partita.tables.column_kinds import support_of_one
 
-ELEMENTS = ("binary", "categorical", "real")
 CELLS = 1 << 24  # numbers of one layer that are kept at once where no gradient is needed
 
 
@@ -47,93 +46,61 @@ class MaskedAutoregressive(DirectedModel):
 
     def __init__(
         self,
-        visible: int,
-        element: str = "binary",
+        visible: PositiveInt,
+        element: Annotated[str, one_of("binary", "categorical", "real")] = "binary",
         *,
-        states: int = 2,
-        components: int = 8,
-        widths: Sequence[int] = (512,),
-        generator: torch.Generator,
+        states: Several = 2,
+        components: PositiveInt = 8,
+        widths: Sizes = (512,),
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_choice("MaskedAutoregressive", "element", element, ELEMENTS)
-        self.element = element
-        self.states = check_count("MaskedAutoregressive", "states", states, 2)
-        self.components = check_count("MaskedAutoregressive", "components", components)
-        self.widths = check_counts("MaskedAutoregressive", "widths", widths)
-        self.support = (
-            Categorical(visible, states)
-            if element == "categorical"
-            else {"binary": Binary, "real": Real}[element](visible)
-        )
-        outputs = {"binary": 1, "categorical": states, "real": 3 * components}[element]
-        self.net = MaskedMLP(visible, outputs, widths=widths, generator=generator)
+        self.element, self.states = element, states
+        law = states if element == "categorical" else element
+        self.support, self.emission = support_of_one(law, visible), emission_of(law, components)
+        self.net = MaskedMLP(visible, self.emission.numbers, widths=widths, generator=generator)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """log p(x), exact, ``(*, D) -> (*)``."""
         self.support.check(x, "MaskedAutoregressive")
         if torch.is_grad_enabled():
-            return self._terms(self.net(self._inputs(x)), x).sum(-1)
-        size = max(1, CELLS // (max(self.widths) + self.net.outputs * x.shape[-1]))
+            return self._log_prob(x)
+        size = max(1, CELLS // (max(self.arguments["widths"]) + self.net.outputs * x.shape[-1]))
         rows = x.reshape(-1, x.shape[-1])
-        parts = [self._terms(self.net(self._inputs(x)), x).sum(-1) for x in rows.split(size)]
-        return torch.cat(parts).view(x.shape[:-1])
+        return torch.cat([self._log_prob(part) for part in rows.split(size)]).view(x.shape[:-1])
 
     @torch.no_grad()
     def draw(
-        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
+        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: Generator
     ) -> Tensor:
-        emissions.check_sharpness("draw", temperature, top_p, self.support.discrete)
+        sharpness = Sharpness(temperature, top_p)
+        sharpness.check("draw", self.support.discrete)
         x = self.like.new_zeros(n, self.support.width)
         for i in range(self.support.width):
             numbers = self.net(self._inputs(x))[:, i]
-            if self.element == "real":
-                x[:, i] = emissions.draw_mixture(numbers, temperature, generator)
-            elif self.element == "binary":
-                odds = numbers.squeeze(-1)
-                x[:, i] = emissions.draw_bernoulli(odds, temperature, top_p, generator)
-            else:
-                x[:, i] = emissions.draw_categorical(numbers, temperature, top_p, generator)
+            x[:, i] = self.emission.draw(numbers, sharpness, generator)
         return x
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Biases of binary columns at their base rates; means of mixtures spread over what columns
         hold, and hardly moved yet.
         """
         bias = self.net.last.layer.bias.view(self.support.width, -1)
-        if self.element == "binary":
-            p = (data.mean() * len(data) + 0.5) / (len(data) + 1)
-            bias.copy_(p.logit().unsqueeze(-1))
         if self.element == "real":
             self.net.last.soften()
             self.net.direct.soften()
-            K = self.components
-            spread = torch.linspace(-1.5, 1.5, K).to(bias) if K > 1 else bias.new_zeros(1)
-            mean, deviation = data.mean().to(bias), data.variance().sqrt().to(bias)
-            bias[:, :K] = 0
-            bias[:, K : 2 * K] = mean[:, None] + deviation[:, None] * spread
-            bias[:, 2 * K :] = deviation.log()[:, None] - 0.7
+        deviation = data.variance().sqrt().to(bias)
+        start = self.emission.start(data.mean(), deviation, len(data))
+        if start is not None:
+            bias.copy_(start)
 
     def title(self) -> str:
         return f"MaskedAutoregressive({self.support.width}, {self.element})"
-
-    def settings(self) -> Settings:
-        return {
-            "visible": self.support.width,
-            "element": self.element,
-            "states": self.states,
-            "components": self.components,
-            "widths": list(self.widths),
-        }
 
     def _inputs(self, x: Tensor) -> Tensor:
         """Columns about their middle."""
         return x if self.element == "real" else x / (self.states - 1) - 0.5
 
-    def _terms(self, numbers: Tensor, x: Tensor) -> Tensor:
-        if self.element == "binary":
-            return emissions.bernoulli_log_prob(numbers.squeeze(-1), x)
-        if self.element == "categorical":
-            return emissions.categorical_log_prob(numbers, x)
-        return emissions.mixture_log_prob(numbers, x)
+    def _log_prob(self, x: Tensor) -> Tensor:
+        return self.emission.log_prob(self.net(self._inputs(x)), x).sum(-1)

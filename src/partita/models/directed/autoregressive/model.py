@@ -11,21 +11,23 @@ Letters: B batch, L length, l length of one row, E numbers in a step, K states, 
 network.
 """
 
+from typing import Annotated
+
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_flag
-from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.arguments import Flag, PositiveInt, Several, one_of
+from partita.core.checks import check_count
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.registry import MODELS
 from partita.core.support import Sequence
 from partita.errors import invalid
-from partita.models.directed.autoregressive import emissions
-from partita.models.directed.autoregressive.steps import Bits, Step, Token, Values
-from partita.nets.base import check_options
+from partita.models.directed.autoregressive.emissions import Sharpness
+from partita.models.directed.autoregressive.steps import BitColumns, RealColumns, Step, Token
+from partita.nets.base import Options
 from partita.nets.sequence import SequenceNet
 
-ELEMENTS = ("categorical", "binary", "real")
 CELLS = 1 << 22  # steps x width at once where no gradient is needed
 FIRST_ROWS = 512  # of the data, from which biases start
 
@@ -57,50 +59,27 @@ class Autoregressive(DirectedModel):
     examples = {
         "Autoregressive, tokens": {"length": 16, "states": 4, "width": 8, "layers": 1},
     }
-    support: Sequence
     capabilities = frozenset({Capability.LOG_PROB, Capability.ENDS})
 
     def __init__(
         self,
-        length: int,
-        element: str = "categorical",
+        length: PositiveInt,
+        element: Annotated[str, one_of("categorical", "binary", "real")] = "categorical",
         *,
-        states: int = 2,
-        size: int = 1,
+        states: Several = 2,
+        size: PositiveInt = 1,
         backbone: str = "hyena",
         width: int = 128,
         layers: int = 4,
         expand: int = 4,
         dropout: float = 0.0,
-        options: Settings | None = None,
-        hidden: int = 128,
-        components: int = 8,
-        positions: bool = False,
-        generator: torch.Generator,
+        options: Options = None,
+        hidden: PositiveInt = 128,
+        components: PositiveInt = 8,
+        positions: Flag = False,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_choice("Autoregressive", "element", element, ELEMENTS)
-        check_count("Autoregressive", "length", length)
-        check_count("Autoregressive", "size", size)
-        check_count("Autoregressive", "hidden", hidden)
-        check_count("Autoregressive", "components", components)
-        check_count("Autoregressive", "states", states, 2)
-        check_flag("Autoregressive", "positions", positions)
-        self._settings = {
-            "length": length,
-            "element": element,
-            "states": states,
-            "size": size,
-            "backbone": backbone,
-            "width": width,
-            "layers": layers,
-            "expand": expand,
-            "dropout": dropout,
-            "options": check_options("Autoregressive", "options", options),
-            "hidden": hidden,
-            "components": components,
-            "positions": positions,
-        }
         self.net = SequenceNet(
             width,
             layers,
@@ -113,10 +92,10 @@ class Autoregressive(DirectedModel):
         self.capabilities = self.capabilities | {Capability.DROPS} if dropout else self.capabilities
         self.one: Step = {
             "categorical": lambda: Token(width, states, generator=generator),
-            "binary": lambda: Bits(width, size, hidden, generator=generator),
-            "real": lambda: Values(width, size, hidden, components, generator=generator),
+            "binary": lambda: BitColumns(width, size, hidden, generator=generator),
+            "real": lambda: RealColumns(width, size, hidden, components, generator=generator),
         }[element]()
-        self.support = Sequence(self.one.element, length)
+        self.support, self.length = Sequence(self.one.element, length), length
         like = torch.empty(0, device=generator.device)
         self.first = nn.Parameter(0.5 * rng.normal((width,), like, generator))
         self.places = (
@@ -152,14 +131,14 @@ class Autoregressive(DirectedModel):
         return terms.view(*x.shape[:-1], -1)
 
     def draw(
-        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: torch.Generator
+        self, n: int, *, temperature: float = 1.0, top_p: float = 1.0, generator: Generator
     ) -> Tensor:
         """``n`` independent rows of full length, exact at temperature 1 and top_p 1, ``(n, L
         E)``.
         """
         start = self.first.new_zeros(check_count("draw", "n", n), 0)
         return self.extend(
-            start, self.support.L, temperature=temperature, top_p=top_p, generator=generator
+            start, self.length, temperature=temperature, top_p=top_p, generator=generator
         )
 
     @torch.no_grad()
@@ -170,7 +149,7 @@ class Autoregressive(DirectedModel):
         *,
         temperature: float = 1.0,
         top_p: float = 1.0,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> Tensor:
         """The prefix and ``steps`` more, ``(n, l E) -> (n, (l + steps) E)``, each from its
         conditional given all before it.
@@ -179,23 +158,27 @@ class Autoregressive(DirectedModel):
             temperature: Draw from p^(1/T), renormalized at every step.
             top_p: Keep only the likeliest states that hold this share of the mass.
         """
-        emissions.check_sharpness("extend", temperature, top_p, self.support.discrete)
+        sharpness = Sharpness(temperature, top_p)
+        sharpness.check("extend", self.support.discrete)
         x = self._prefix(prefix)
         known = 0 if x is None else x.shape[1]
-        self._check_places(known + check_count("extend", "steps", steps))
-        state, u = self.net.start(len(prefix), known + steps), self.first.expand(len(prefix), -1)
+        length = known + check_count("extend", "steps", steps)
+        if self.places is not None and length > len(self.places):
+            allowed = f"stay within the {len(self.places)} places that were learned"
+            raise invalid("extend", "steps", allowed, length)
+        state, u = self.net.start(len(prefix), length), self.first.expand(len(prefix), -1)
         rows: list[Tensor] = []
-        for t in range(known + steps):
+        for t in range(length):
             context, state = self.net.step(u if self.places is None else u + self.places[t], state)
             if x is not None and t < known:
                 rows.append(x[:, t])
             else:
-                rows.append(self.one.draw(context, temperature, top_p, generator=generator))
+                rows.append(self.one.draw(context, sharpness, generator=generator))
             u = self.one.embed(rows[-1])
         return torch.stack(rows, 1).flatten(1)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Biases, and the scale of real values, from the base rates of some training rows."""
         index = rng.permutation(len(data), generator)[:FIRST_ROWS].cpu()
         batch = data.batch(index, generator=generator)
@@ -205,14 +188,11 @@ class Autoregressive(DirectedModel):
         self.one.initialize(batch, steps[there])
 
     def title(self) -> str:
-        made = self._settings
+        made = self.arguments
         return (
             f"Autoregressive({made['backbone']}, {made['layers']} x {made['width']}, "
-            f"{self.support.L} steps of {self.one.element})"
+            f"{self.length} steps of {self.one.element})"
         )
-
-    def settings(self) -> Settings:
-        return dict(self._settings)
 
     def contexts(self, steps: Tensor) -> Tensor:
         """What the network knows before each step, ``(B, l, E) -> (B, l, W)``."""
@@ -227,7 +207,7 @@ class Autoregressive(DirectedModel):
 
     def _as_steps(self, x: Tensor) -> Tensor:
         """``(*, l E) -> (*, l, E)``, at least one step and at most L."""
-        size, L = self.one.element.width, self.support.L
+        size, L = self.one.element.width, self.length
         if x.dim() == 0 or x.shape[-1] == 0 or x.shape[-1] % size or x.shape[-1] > L * size:
             remedy = "Cut it into windows, or build the model with a larger length."
             raise invalid(
@@ -253,15 +233,6 @@ class Autoregressive(DirectedModel):
         if not prefix.shape[1]:
             return None
         return self.one.check(prefix.to(self.first).unflatten(-1, (-1, size)), "extend", "prefix")
-
-    def _check_places(self, length: int) -> None:
-        if self.places is not None and length > len(self.places):
-            raise invalid(
-                "extend",
-                "steps",
-                f"stay within the {len(self.places)} places that were learned",
-                length,
-            )
 
 
 def check_ends(lengths: Tensor, steps: Tensor) -> Tensor:

@@ -10,13 +10,20 @@ Letters: B batch, L length, E numbers in a step, K states, W width of the networ
 from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
 from partita.core.protocols import Batch
 from partita.core.support import Binary, Categorical, Real, Support
 from partita.errors import invalid
-from partita.models.directed.autoregressive import emissions
+from partita.models.directed.autoregressive.emissions import (
+    BinaryEmission,
+    Emission,
+    NormalMixtureEmission,
+    Sharpness,
+    categorical_log_prob,
+    draw_categorical,
+)
 from partita.nets.base import linear
 from partita.nets.masked import MaskedMLP
 
@@ -50,9 +57,7 @@ class Step(nn.Module, ABC):
         """``(*, W), (*, E) -> (*)``."""
 
     @abstractmethod
-    def draw(
-        self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator
-    ) -> Tensor:
+    def draw(self, context: Tensor, sharpness: Sharpness, *, generator: Generator) -> Tensor:
         """``(*, W) -> (*, E)``."""
 
     def initialize(self, batch: Batch, x: Tensor) -> None:
@@ -62,7 +67,7 @@ class Step(nn.Module, ABC):
 class Token(Step):
     """One of K states, embedded by a table and predicted by a softmax."""
 
-    def __init__(self, width: int, states: int, *, generator: torch.Generator) -> None:
+    def __init__(self, width: int, states: int, *, generator: Generator) -> None:
         super().__init__()
         self.element = Categorical(1, states)
         self.table = nn.Parameter(
@@ -77,14 +82,10 @@ class Token(Step):
         return nn.functional.embedding(x.squeeze(-1).long(), self.table)
 
     def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
-        return emissions.categorical_log_prob(self.out(context), x.squeeze(-1))
+        return categorical_log_prob(self.out(context), x.squeeze(-1))
 
-    def draw(
-        self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator
-    ) -> Tensor:
-        return emissions.draw_categorical(
-            self.out(context), temperature, top_p, generator
-        ).unsqueeze(-1)
+    def draw(self, context: Tensor, sharpness: Sharpness, *, generator: Generator) -> Tensor:
+        return draw_categorical(self.out(context), sharpness, generator).unsqueeze(-1)
 
     @torch.no_grad()
     def initialize(self, batch: Batch, x: Tensor) -> None:
@@ -92,32 +93,43 @@ class Token(Step):
         self.out.bias.copy_((counts + 0.5).log() - (counts + 0.5).sum().log())
 
 
-class Bits(Step):
-    """E zeros and ones, each given those before it by a masked network, so that notes of a chord
-    need not be independent.
+class Columns(Step):
+    """E numbers, each given those before it in the step by a masked network, so that notes of a
+    chord need not be independent.
     """
 
-    def __init__(self, width: int, size: int, hidden: int, *, generator: torch.Generator) -> None:
+    def __init__(
+        self, element: Support, emission: Emission, width: int, hidden: int, generator: Generator
+    ) -> None:
         super().__init__()
-        self.element = Binary(size)
-        self.into = linear(size, width, generator=generator)
-        self.net = MaskedMLP(size, 1, widths=(hidden,), context=width, generator=generator)
+        self.element, self.emission = element, emission
+        self.into = linear(element.width, width, generator=generator)
+        self.net = MaskedMLP(
+            element.width, emission.numbers, widths=(hidden,), context=width, generator=generator
+        )
 
     def embed(self, x: Tensor) -> Tensor:
         return self.into(x)
 
     def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
-        return emissions.bernoulli_log_prob(self.net(x, context).squeeze(-1), x).sum(-1)
+        return self.terms(context, x).sum(-1)
 
-    def draw(
-        self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator
-    ) -> Tensor:
+    def terms(self, context: Tensor, x: Tensor) -> Tensor:
+        """log p of each number, ``(*, W), (*, E) -> (*, E)``."""
+        return self.emission.log_prob(self.net(x, context), x)
+
+    def draw(self, context: Tensor, sharpness: Sharpness, *, generator: Generator) -> Tensor:
         x = context.new_zeros(*context.shape[:-1], self.element.width)
         for i in range(self.element.width):
-            x[..., i] = emissions.draw_bernoulli(
-                self.net(x, context)[..., i, 0], temperature, top_p, generator
-            )
+            x[..., i] = self.emission.draw(self.net(x, context)[..., i, :], sharpness, generator)
         return x
+
+
+class BitColumns(Columns):
+    """E zeros and ones."""
+
+    def __init__(self, width: int, size: int, hidden: int, *, generator: Generator) -> None:
+        super().__init__(Binary(size), BinaryEmission(), width, hidden, generator)
 
     @torch.no_grad()
     def initialize(self, batch: Batch, x: Tensor) -> None:
@@ -125,28 +137,24 @@ class Bits(Step):
         self.net.last.layer.bias.copy_(p.logit())
 
 
-class Values(Step):
-    """E real numbers, each a mixture of normals given the ones before it in the step; standardized
-    by training data inside the model.
+class RealColumns(Columns):
+    """E real numbers, each a mixture of normals; standardized by training data inside the
+    model.
     """
 
     shift: Tensor
     scale: Tensor
 
     def __init__(
-        self, width: int, size: int, hidden: int, components: int, *, generator: torch.Generator
+        self, width: int, size: int, hidden: int, components: int, *, generator: Generator
     ) -> None:
-        super().__init__()
-        self.element, self.components = Real(size), components
-        self.into = linear(size, width, generator=generator)
-        self.net = MaskedMLP(
-            size, 3 * components, widths=(hidden,), context=width, generator=generator
-        )
+        emission = NormalMixtureEmission(components)
+        super().__init__(Real(size), emission, width, hidden, generator)
         self.register_buffer("shift", torch.zeros(size, device=generator.device))
         self.register_buffer("scale", torch.ones(size, device=generator.device))
         with torch.no_grad():
             bias = self.net.last.layer.bias.view(size, 3, components)
-            bias[:, 1] = torch.linspace(-1.5, 1.5, components) if components > 1 else 0.0
+            bias[:, 1] = emission.spread()
             bias[:, 2] = -0.7
 
     def check(self, x: Tensor, owner: str = "Autoregressive", parameter: str = "x") -> Tensor:
@@ -154,7 +162,7 @@ class Values(Step):
         overflow.
         """
         most = torch.finfo(self.scale.dtype).max ** 0.25
-        far = ((super().check(x, owner, parameter) - self.shift) / self.scale).abs() > most
+        far = self._standardized(super().check(x, owner, parameter)).abs() > most
         if far.any():
             at = far.nonzero()[0].tolist()
             raise invalid(
@@ -167,21 +175,13 @@ class Values(Step):
         return x
 
     def embed(self, x: Tensor) -> Tensor:
-        return self.into((x - self.shift) / self.scale)
+        return super().embed(self._standardized(x))
 
-    def log_prob(self, context: Tensor, x: Tensor) -> Tensor:
-        z = (x - self.shift) / self.scale
-        return (emissions.mixture_log_prob(self.net(z, context), z) - self.scale.log()).sum(-1)
+    def terms(self, context: Tensor, x: Tensor) -> Tensor:
+        return super().terms(context, self._standardized(x)) - self.scale.log()
 
-    def draw(
-        self, context: Tensor, temperature: float, top_p: float, *, generator: torch.Generator
-    ) -> Tensor:
-        z = context.new_zeros(*context.shape[:-1], self.element.width)
-        for i in range(self.element.width):
-            z[..., i] = emissions.draw_mixture(
-                self.net(z, context)[..., i, :], temperature, generator
-            )
-        return z * self.scale + self.shift
+    def draw(self, context: Tensor, sharpness: Sharpness, *, generator: Generator) -> Tensor:
+        return super().draw(context, sharpness, generator=generator) * self.scale + self.shift
 
     @torch.no_grad()
     def initialize(self, batch: Batch, x: Tensor) -> None:
@@ -196,3 +196,6 @@ class Values(Step):
             )
         self.shift.copy_(x.double().mean(0))
         self.scale.copy_(deviation)
+
+    def _standardized(self, x: Tensor) -> Tensor:
+        return (x - self.shift) / self.scale

@@ -12,13 +12,12 @@ Letters: B rows, D columns, K components, F features, r responsibilities (K, B).
 """
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.protocols import Settings
-from partita.core.support import Support
+from partita.core.support import Real, Support
 
 # expected sufficient statistics; sums over rows, so that chunks add up
 Statistics = dict[str, Tensor]
@@ -49,20 +48,16 @@ class Component(nn.Module, ABC, Generic[Ready, Kept]):
         """
 
     @abstractmethod
-    def ready(self) -> Ready:
-        """What all blocks of rows share at these parameters, computed once for them."""
+    def ready(self, *, averaged: bool = False) -> Ready:
+        """What all blocks of rows share at these parameters, computed once for them; as an E-step
+        needs it, ``averaged`` over parameters that have a posterior.
+        """
 
     @abstractmethod
     def scores(self, x: Tensor, ready: Ready) -> tuple[Tensor, Kept]:
         """log p_k(x) of what was observed, ``(B, D) -> (K, B)``, and the work that
         :meth:`statistics` can use again.
         """
-
-    def expected_scores(self, x: Tensor, ready: Ready) -> tuple[Tensor, Kept]:
-        """The scores of an E-step: averaged over what else is latent, where parameters have a
-        posterior.
-        """
-        return self.scores(x, ready)
 
     @abstractmethod
     def statistics(self, r: Tensor, kept: Kept) -> Statistics:
@@ -75,13 +70,13 @@ class Component(nn.Module, ABC, Generic[Ready, Kept]):
         """Set the parameters to those that make the expected log-likelihood largest."""
 
     @abstractmethod
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         """Set all components to the whole data's column means and variances, ``(D,)``: where a
         start begins.
         """
 
     @abstractmethod
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         """One row from each of the components ``index``, ``(n,) -> (n, D)``."""
 
     @abstractmethod
@@ -97,7 +92,7 @@ class Component(nn.Module, ABC, Generic[Ready, Kept]):
         return torch.einsum("kb,kbd->bd", r, self.fill_mean(x))
 
     @abstractmethod
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         """The rows with missing values drawn given the observed ones, from the components
         ``index``, ``(B, D)``.
         """
@@ -109,10 +104,6 @@ class Component(nn.Module, ABC, Generic[Ready, Kept]):
     @abstractmethod
     def freedom(self) -> int:
         """Number of free parameters."""
-
-    @abstractmethod
-    def settings(self) -> Settings:
-        """Constructor arguments as JSON."""
 
     def embed(self, x: Tensor) -> Tensor:
         """Rows as points whose distances mean something, for k-means++."""
@@ -154,7 +145,7 @@ class Factorized(Component[Tensor, Tensor]):
     def mean(self) -> Tensor:
         """Column means by component, ``(K, D)``."""
 
-    def ready(self) -> Tensor:
+    def ready(self, *, averaged: bool = False) -> Tensor:
         return self.natural().flatten(1)
 
     def scores(self, x: Tensor, ready: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,8 +158,41 @@ class Factorized(Component[Tensor, Tensor]):
     def fill_mean(self, x: Tensor) -> Tensor:
         return torch.where(x.isnan(), self.mean()[:, None], x)
 
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         return torch.where(x.isnan(), self.draw(index, generator=generator), x)
+
+
+class Located(Component[Ready, Kept]):
+    """Gaussian components: means ``location`` (K, D), moments about ``origin`` (D,), and variances
+    that are ``held`` above a floor.
+    """
+
+    location: nn.Parameter
+    origin: Tensor
+    held: Tensor
+    floor: float
+    tied: bool = False
+    held_back: ClassVar[str]  # what a fit says of variances at the floor
+
+    def locate(self, count: int, visible: int, floor: float, device: torch.device) -> None:
+        """Put all components at zero."""
+        self.count, self.support, self.floor = count, Real(visible), floor
+        zeros = torch.zeros(count, visible, dtype=torch.float64, device=device)
+        self.location = nn.Parameter(zeros)
+        self.register_buffer("origin", zeros.new_zeros(visible))
+        kept = torch.zeros(1 if self.tied else count, dtype=torch.bool, device=device)
+        self.register_buffer("held", kept)
+
+    @torch.no_grad()
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
+        self.origin.copy_(mean)
+        self.location.copy_(mean.expand_as(self.location))
+
+    def fit_warnings(self) -> list[str]:
+        if not self.held.any():
+            return []
+        whose = "all components" if self.tied else names_of(self.held)
+        return [self.held_back.format(whose=whose, floor=self.floor)]
 
 
 def observed(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,27 +13,27 @@ Letters: B rows, D columns, K components, m observed.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.protocols import Settings
-from partita.core.support import Real
 from partita.models.directed.components.base import (
     Factorized,
+    Located,
     Statistics,
     means_of,
-    names_of,
     observed,
 )
 
 
-class DiagonalGaussian(Factorized):
+class DiagonalGaussian(Located[Tensor, Tensor], Factorized):
     """Means ``location`` (K, D) and standard deviations exp(``log_scale``), (K, D) or (K, 1) if
     ``spherical``.
     """
 
-    origin: Tensor
-    held: Tensor
+    held_back = (
+        "a variance of {whose} fell below {floor:g} and is held there; use fewer components or a "
+        "larger floor."
+    )
 
     def __init__(
         self,
@@ -45,17 +45,9 @@ class DiagonalGaussian(Factorized):
         device: torch.device,
     ) -> None:
         super().__init__()
-        self.count = count
-        self.support = Real(visible)
+        self.locate(count, visible, floor, device)
         self.spherical = spherical
-        self.floor = floor
-        self.location = nn.Parameter(
-            torch.zeros(count, visible, dtype=torch.float64, device=device)
-        )
         self.log_scale = nn.Parameter(self.location.new_zeros(count, 1 if spherical else visible))
-        # squares are taken about it
-        self.register_buffer("origin", self.location.new_zeros(visible))
-        self.register_buffer("held", torch.zeros(count, dtype=torch.bool, device=device))
 
     def features(self, x: Tensor) -> Tensor:
         mask, x = observed(x - self.origin)
@@ -83,13 +75,12 @@ class DiagonalGaussian(Factorized):
         self.log_scale.copy_(0.5 * variance.clamp_min(self.floor).log())
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
-        self.origin.copy_(mean)
-        self.location.copy_(mean.expand_as(self.location))
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
+        super().spread(mean, variance, generator)
         spread = variance.mean(-1, keepdim=True) if self.spherical else variance
         self.log_scale.copy_(0.5 * spread.clamp_min(self.floor).log().expand_as(self.log_scale))
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         location = self.location[index]
         return (
             location + rng.normal(location.shape, location, generator) * self.log_scale.exp()[index]
@@ -97,18 +88,3 @@ class DiagonalGaussian(Factorized):
 
     def freedom(self) -> int:
         return self.location.numel() + self.log_scale.numel()
-
-    def settings(self) -> Settings:
-        return {
-            "component": "gaussian",
-            "covariance": "spherical" if self.spherical else "diagonal",
-            "floor": self.floor,
-        }
-
-    def fit_warnings(self) -> list[str]:
-        if not self.held.any():
-            return []
-        return [
-            f"a variance of {names_of(self.held)} fell below {self.floor:g} and is held there; use "
-            "fewer components or a larger floor."
-        ]

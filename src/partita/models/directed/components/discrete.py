@@ -13,13 +13,11 @@ Letters: B rows, D columns, K components, S states, m observed.
 from abc import abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Poisson
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.checks import check_count
-from partita.core.protocols import Settings
 from partita.core.support import Binary, Categorical, Count
 from partita.models.directed.components.base import Factorized, Statistics, means_of, observed
 
@@ -72,10 +70,10 @@ class BernoulliComponent(Discrete):
         self.logits.copy_(torch.logit(means_of(ones, n, self.mean()).clamp(FLOOR, 1 - FLOOR)))
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.logits.copy_(torch.logit(mean.clamp(FLOOR, 1 - FLOOR)).expand_as(self.logits))
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         return rng.bernoulli(self.mean()[index], generator)
 
     def values(self) -> Tensor:
@@ -87,16 +85,12 @@ class BernoulliComponent(Discrete):
     def freedom(self) -> int:
         return self.logits.numel()
 
-    def settings(self) -> Settings:
-        return {"component": "bernoulli"}
-
 
 class CategoricalComponent(Discrete):
     """States 0 to S-1 with log probabilities log_softmax(``logits``), (K, D, S)."""
 
     def __init__(self, count: int, visible: int, states: int, *, device: torch.device) -> None:
         super().__init__()
-        check_count("Mixture", "states", states)
         self.count, self.support = count, Categorical(visible, states)
         self.logits = nn.Parameter(
             torch.zeros(count, visible, states, dtype=torch.float64, device=device)
@@ -125,10 +119,10 @@ class CategoricalComponent(Discrete):
         self.logits.copy_(torch.where(low, FLOOR, p * share).log())
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.logits.zero_()
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         edges = torch.softmax(self.logits, -1).cumsum(-1)[index]
         u = rng.uniform((*edges.shape[:-1], 1), edges, generator)
         return (u > edges[..., :-1]).sum(-1).to(edges)
@@ -144,9 +138,6 @@ class CategoricalComponent(Discrete):
 
     def freedom(self) -> int:
         return self.logits.numel() - self.logits[..., 0].numel()
-
-    def settings(self) -> Settings:
-        return {"component": "categorical", "states": self.logits.shape[-1]}
 
 
 class PoissonComponent(Discrete):
@@ -177,10 +168,10 @@ class PoissonComponent(Discrete):
         self.log_rate.copy_(means_of(total, n, self.mean()).clamp_min(FLOOR).log())
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         self.log_rate.copy_(mean.clamp_min(FLOOR).log().expand_as(self.log_rate))
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         return rng.draw(Poisson(self.mean()[index], validate_args=False), generator)
 
     def values(self) -> Tensor:
@@ -198,6 +189,3 @@ class PoissonComponent(Discrete):
 
     def freedom(self) -> int:
         return self.log_rate.numel()
-
-    def settings(self) -> Settings:
-        return {"component": "poisson"}

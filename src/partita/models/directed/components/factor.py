@@ -16,27 +16,24 @@ Letters: B rows, D columns, d latent dimensions, q = d + 1, K components, m obse
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.protocols import Settings
-from partita.core.support import Real
 from partita.errors import Diverged
 from partita.models.directed.components.base import (
-    Component,
+    Located,
     Statistics,
     means_of,
-    names_of,
     observed,
 )
 from partita.models.directed.components.linear import (
-    canonical,
+    canonical_loadings,
     over,
     over_columns,
-    solve,
+    solve_factor,
     times,
     weighted,
 )
@@ -56,7 +53,12 @@ class Common(NamedTuple):
     log_det: Tensor  # (K, B or 1): log |2 pi C|
 
 
-class Latent(NamedTuple):
+# whether loadings are taken as they are, not averaged over their posterior, and what complete rows
+# share
+Shared: TypeAlias = tuple[bool, Common]
+
+
+class LatentPosterior(NamedTuple):
     """What an E-step keeps of its rows."""
 
     mean: Tensor  # (K, d, B): E[z | x]
@@ -65,13 +67,15 @@ class Latent(NamedTuple):
     x: Tensor  # (D, B) about the origin, zero where missing
 
 
-class Factors(Component[dict[bool, Common], Latent]):
+class Factors(Located[Shared, LatentPosterior]):
     """Loadings ``loadings`` (K, D, d), means ``location`` (K, D), noise variances
     exp(``log_noise``), (K, 1) or (K, D).
     """
 
-    origin: Tensor
-    held: Tensor
+    held_back = (
+        "a noise variance of {whose} fell below {floor:g} and is held there; use fewer dimensions "
+        "or components."
+    )
 
     def __init__(
         self,
@@ -82,20 +86,17 @@ class Factors(Component[dict[bool, Common], Latent]):
         diagonal: bool = False,
         ard: bool = False,
         floor: float,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        self.count, self.latent, self.support = count, latent, Real(visible)
-        self.diagonal, self.ard, self.floor = diagonal, ard, floor
+        self.latent, self.diagonal, self.ard = latent, diagonal, ard
         device = generator.device
         start = torch.randn(
             count, visible, latent, generator=generator, device=device, dtype=torch.float64
         )
         self.loadings = nn.Parameter(start / max(1, latent) ** 0.5)
-        self.location = nn.Parameter(start.new_zeros(count, visible))
+        self.locate(count, visible, floor, device)
         self.log_noise = nn.Parameter(start.new_zeros(count, visible if diagonal else 1))
-        self.register_buffer("origin", start.new_zeros(visible))
-        self.register_buffer("held", torch.zeros(count, dtype=torch.bool, device=device))
         if ard:
             # alpha
             self.precision = nn.Parameter(start.new_ones(count, latent), requires_grad=False)
@@ -128,33 +129,22 @@ class Factors(Component[dict[bool, Common], Latent]):
         if tuple(new.shape) in [(len(own), n, *own.shape[2:]) for n in (1, self.support.width)]:
             self.uncertainty = nn.Parameter(own.new_zeros(new.shape), requires_grad=False)
 
-    def ready(self) -> dict[bool, Common]:
-        """For what complete rows share, found when the first of them come."""
-        return {}
+    def ready(self, *, averaged: bool = False) -> Shared:
+        exact = not (averaged and self.ard)
+        return exact, self._common(None, exact)
 
-    def scores(self, x: Tensor, ready: dict[bool, Common]) -> tuple[Tensor, Latent]:
-        return self._scores(x, ready, exact=True)
-
-    def expected_scores(self, x: Tensor, ready: dict[bool, Common]) -> tuple[Tensor, Latent]:
-        """Scores averaged over the posterior of the loadings, where there is one."""
-        return self._scores(x, ready, exact=not self.ard)
-
-    def _scores(
-        self, x: Tensor, ready: dict[bool, Common], *, exact: bool
-    ) -> tuple[Tensor, Latent]:
+    def scores(self, x: Tensor, ready: Shared) -> tuple[Tensor, LatentPosterior]:
         """log p_k(x) by Woodbury's identity and the determinant lemma."""
-        x = x - self.origin
+        (exact, complete), x = ready, x - self.origin
         mask, x = observed(x) if x.isnan().any() else (None, x.mT.contiguous())
-        if mask is None and exact not in ready:
-            ready[exact] = self._common(None, exact)
         inverse, scaled, factor, cross, square, log_det = (
-            ready[exact] if mask is None else self._common(mask, exact)
+            complete if mask is None else self._common(mask, exact)
         )
         drive = scaled[:, :-1] @ x - cross.mT  # (K, d, B): V' Psi^-1 (x - mu)
-        half = solve(factor, drive)
+        half = solve_factor(factor, drive)
         quadratic = inverse @ (x * x) - 2 * (scaled[:, -1] @ x) + square - half.square().sum(1)
-        mean = solve(factor, half, transpose=True)
-        return -0.5 * (log_det + quadratic), Latent(mean, factor, mask, x)
+        mean = solve_factor(factor, half, transpose=True)
+        return -0.5 * (log_det + quadratic), LatentPosterior(mean, factor, mask, x)
 
     def _common(self, mask: Tensor | None, exact: bool) -> Common:
         noise, (G, cross, square) = self.noise(), self._gram(mask, exact)
@@ -168,7 +158,7 @@ class Factors(Component[dict[bool, Common], Latent]):
         log_det = log_det + over(mask, (2 * math.pi * noise).log())
         return Common(1 / noise, self.weights().mT / noise[:, None], factor, cross, square, log_det)
 
-    def statistics(self, r: Tensor, kept: Latent) -> Statistics:
+    def statistics(self, r: Tensor, kept: LatentPosterior) -> Statistics:
         return self.sums(r, kept.mean, torch.cholesky_inverse(kept.factor), kept.mask, kept.x)
 
     def sums(
@@ -222,7 +212,7 @@ class Factors(Component[dict[bool, Common], Latent]):
 
     def _set_weights(self, w: Tensor, S: Tensor | None, zz: Tensor | None) -> None:
         """Loadings, in canonical coordinates where those of z are free."""
-        w, S = (w, S) if zz is None else canonical(w, S, zz)
+        w, S = (w, S) if zz is None else canonical_loadings(w, S, zz)
         self.loadings.copy_(w[..., :-1])
         self.location.copy_(w[..., -1] + self.origin)
         if S is not None:
@@ -249,9 +239,8 @@ class Factors(Component[dict[bool, Common], Latent]):
         return torch.cat([self.precision, location], 1)
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
-        self.origin.copy_(mean)
-        self.location.copy_(mean.expand_as(self.location))
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
+        super().spread(mean, variance, generator)
         scale = (variance.clamp_min(self.floor) / self.latent).sqrt()[:, None]
         self.loadings.copy_(rng.normal(self.loadings.shape, self.loadings, generator) * scale)
         noise = variance if self.diagonal else variance.mean(-1, keepdim=True)
@@ -272,10 +261,10 @@ class Factors(Component[dict[bool, Common], Latent]):
         With the prior, z is as uncertain as the loadings make it, which is what fills missing
         values best.
         """
-        latent = self.expected_scores(x, self.ready())[1]
+        latent = self.scores(x, self.ready(averaged=True))[1]
         return latent.mean.mT, latent.factor
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         z = rng.normal((len(index), self.latent), self.location, generator)
         return self._emit(z, index, generator)
 
@@ -283,7 +272,7 @@ class Factors(Component[dict[bool, Common], Latent]):
         mean, _ = self.posterior(x)
         return torch.where(x.isnan(), mean @ self.loadings.mT + self.location[:, None], x)
 
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         mean, factor = self.posterior(x)
         rows = torch.arange(len(x), device=x.device)
         noise = rng.normal((len(x), self.latent, 1), x, generator)
@@ -291,7 +280,7 @@ class Factors(Component[dict[bool, Common], Latent]):
         z = mean[index, rows] + torch.linalg.solve_triangular(factor.mT, noise, upper=True)[..., 0]
         return torch.where(x.isnan(), self._emit(z, index, generator), x)
 
-    def _emit(self, z: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+    def _emit(self, z: Tensor, index: Tensor, generator: Generator) -> Tensor:
         """x given z, ``(n, d) -> (n, D)``."""
         location, deviation = self.location[index], self.noise().sqrt()[index]
         return (
@@ -312,23 +301,6 @@ class Factors(Component[dict[bool, Common], Latent]):
             + self.log_noise.numel()
             + int((d * self.support.width - d * (d - 1) // 2).sum())
         )
-
-    def settings(self) -> Settings:
-        prior = {"prior": "ard"} if self.ard else {}
-        return {
-            "latent": self.latent,
-            "noise": "diagonal" if self.diagonal else "isotropic",
-            **prior,
-            "floor": self.floor,
-        }
-
-    def fit_warnings(self) -> list[str]:
-        if not self.held.any():
-            return []
-        return [
-            f"a noise variance of {names_of(self.held)} fell below {self.floor:g} and is held "
-            "there; use fewer dimensions or components."
-        ]
 
     def _gram(self, mask: Tensor | None, exact: bool) -> tuple[Tensor, Tensor, Tensor]:
         """G, ``(K, B or 1, d, d)``, and the sums over observed columns of V mu / Psi and mu^2 /

@@ -15,12 +15,10 @@ Letters: B rows, D columns, K components, L lower Cholesky factors.
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.protocols import Settings
-from partita.core.support import Real
-from partita.models.directed.components.base import Component, Statistics, means_of, names_of
+from partita.models.directed.components.base import Located, Statistics, means_of
 from partita.models.directed.components.missing import Conditionals, conditional_draw, conditionals
 
 # columns up to which one product with D^2 / 2 monomials beats K products with D x D factors
@@ -44,36 +42,31 @@ def monomials(x: Tensor) -> Tensor:
     return out
 
 
-class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
+class FullGaussian(Located[tuple[Tensor, Tensor], Tensor | Conditionals]):
     """Means ``location`` (K, D) and Cholesky factors ``scale_tril`` of the covariances, (K, D, D),
     or (1, D, D) if ``tied``.
     """
 
-    origin: Tensor
-    held: Tensor
+    held_back = (
+        "the covariance of {whose} is singular: its eigenvalues are held at {floor:g} or above; "
+        "use fewer components, covariance='diagonal', or a larger floor."
+    )
 
     def __init__(
         self, count: int, visible: int, *, tied: bool = False, floor: float, device: torch.device
     ) -> None:
         super().__init__()
-        self.count, self.support, self.tied, self.floor = count, Real(visible), tied, floor
-        self.location = nn.Parameter(
-            torch.zeros(count, visible, dtype=torch.float64, device=device)
-        )
+        self.tied = tied
+        self.locate(count, visible, floor, device)
         eye = torch.eye(visible, dtype=torch.float64, device=device)
         self.scale_tril = nn.Parameter(eye.repeat(1 if tied else count, 1, 1))
-        # moments are taken about it
-        self.register_buffer("origin", self.location.new_zeros(visible))
-        self.register_buffer(
-            "held", torch.zeros(len(self.scale_tril), dtype=torch.bool, device=device)
-        )
 
     def covariance(self) -> Tensor:
         """The covariances, ``(K, D, D)``, or one of them if tied."""
         L = self.scale_tril.tril()
         return L @ L.mT
 
-    def ready(self) -> tuple[Tensor, Tensor]:
+    def ready(self, *, averaged: bool = False) -> tuple[Tensor, Tensor]:
         """Coefficients of the monomials, and the reach of the narrowest component."""
         narrowest = self.scale_tril.detach().diagonal(dim1=-2, dim2=-1).abs().amin()
         return self.natural() if self.narrow else self.location, MONOMIAL_REACH**0.5 * narrowest
@@ -115,7 +108,7 @@ class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
         if isinstance(kept, Conditionals):
             n, s, S = kept.moments(r, self.origin, one)
         else:
-            n, s, S = moments(r, kept, one)
+            n, s, S = weighted_moments(r, kept, one)
         if self.narrow:
             return {"t": torch.cat([n[:, None], s, packed(S)], 1)}
         return {"n": n, "s": s, "S": S}
@@ -137,13 +130,12 @@ class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
         self.held.copy_(held)
 
     @torch.no_grad()
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
-        self.origin.copy_(mean)
-        self.location.copy_(mean.expand_as(self.location))
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
+        super().spread(mean, variance, generator)
         deviation = variance.clamp_min(self.floor).sqrt()
         self.scale_tril.copy_(torch.diag(deviation).expand_as(self.scale_tril))
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         noise = rng.normal((len(index), self.support.width), self.location, generator)
         factor = self.scale_tril.tril().expand(self.count, -1, -1)[index]
         return self.location[index] + (factor @ noise[..., None])[..., 0]
@@ -151,7 +143,7 @@ class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
     def fill_mean(self, x: Tensor) -> Tensor:
         return conditionals(x, self.location, self.covariance()).mean
 
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         return conditional_draw(x, self.location, self.covariance(), index, generator)
 
     def cells(self, missing: bool) -> int:
@@ -163,22 +155,6 @@ class FullGaussian(Component[tuple[Tensor, Tensor], Tensor | Conditionals]):
     def freedom(self) -> int:
         D = self.support.width
         return self.location.numel() + len(self.scale_tril) * D * (D + 1) // 2
-
-    def settings(self) -> Settings:
-        return {
-            "component": "gaussian",
-            "covariance": "tied" if self.tied else "full",
-            "floor": self.floor,
-        }
-
-    def fit_warnings(self) -> list[str]:
-        if not self.held.any():
-            return []
-        whose = "all components" if self.tied else names_of(self.held)
-        return [
-            f"the covariance of {whose} is singular: its eigenvalues are held at {self.floor:g} or "
-            "above; use fewer components, covariance='diagonal', or a larger floor."
-        ]
 
     def _by_factors(self, x: Tensor) -> Tensor:
         """log N(x; mu_k, L_k L_k') from one product with all inverse factors, ``(D, B) -> (K,
@@ -216,7 +192,7 @@ def floored_cholesky(covariance: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     return torch.linalg.cholesky(covariance), held
 
 
-def moments(r: Tensor, x: Tensor, one: bool) -> tuple[Tensor, Tensor, Tensor]:
+def weighted_moments(r: Tensor, x: Tensor, one: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Sums of 1, x and x x' under responsibilities, ``(K, B), (D, B) -> (K,), (K, D), (K, D, D)``;
     the last over components as ``one``.
     """

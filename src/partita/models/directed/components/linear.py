@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def solve(factor: Tensor, drive: Tensor, transpose: bool = False) -> Tensor:
+def solve_factor(factor: Tensor, drive: Tensor, transpose: bool = False) -> Tensor:
     """L^-1 or L^-T times vectors, ``(K, B or 1, d, d), (K, d, B) -> (K, d, B)``."""
     factor = factor.mT if transpose else factor
     if factor.shape[1] == 1:
@@ -54,7 +54,7 @@ def whitener(zz: Tensor) -> Tensor:
     return torch.cat([top, eye[-1:].expand(len(zz), -1, -1)], 1)
 
 
-def canonical(w: Tensor, S: Tensor | None, zz: Tensor) -> tuple[Tensor, Tensor | None]:
+def canonical_loadings(w: Tensor, S: Tensor | None, zz: Tensor) -> tuple[Tensor, Tensor | None]:
     """Loadings and their covariances where z has mean 0 and covariance I over the data, and the
     columns of V are orthogonal.
 

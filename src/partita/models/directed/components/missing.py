@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 
@@ -86,7 +86,7 @@ def conditionals(x: Tensor, location: Tensor, covariance: Tensor) -> Conditional
 
 
 def conditional_draw(
-    x: Tensor, location: Tensor, covariance: Tensor, index: Tensor, generator: torch.Generator
+    x: Tensor, location: Tensor, covariance: Tensor, index: Tensor, generator: Generator
 ) -> Tensor:
     """Missing values drawn given the observed ones, by Matheron's rule: a free draw, moved by the
     gain on its misfit, ``(B, D)``.

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.protocols import Settings
 from partita.models.directed.components.base import Component, Statistics
-from partita.models.directed.mixed_output import joined
+from partita.models.directed.mixed_output import in_table_order
 from partita.tables.column_kinds import Law, places, support_of
 
 
@@ -32,11 +31,11 @@ class ProductComponent(Component[list[object], list[object]]):
 
     def __init__(self, count: int, laws: Sequence[Law], blocks: dict[Law, Component]) -> None:
         super().__init__()
-        self.count, self.support, self.laws = count, support_of(laws), tuple(laws)
+        self.count, self.support = count, support_of(laws)
         self.blocks = nn.ModuleList(blocks.values())
         self.places = [places(laws)[law] for law in blocks]
 
-    def ready(self) -> list[object]:
+    def ready(self, *, averaged: bool = False) -> list[object]:
         return [block.ready() for block, _ in self._each()]
 
     def scores(self, x: Tensor, ready: list[object]) -> tuple[Tensor, list[object]]:
@@ -63,17 +62,17 @@ class ProductComponent(Component[list[object], list[object]]):
             mine = {name: value for name, value in statistics.items() if name.startswith(own)}
             block.maximize({name.removeprefix(own): value for name, value in mine.items()})
 
-    def spread(self, mean: Tensor, variance: Tensor, generator: torch.Generator) -> None:
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
         for block, at in self._each():
             block.spread(mean[at], variance[at], generator)
 
-    def draw(self, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
         return self._joined([block.draw(index, generator=generator) for block, _ in self._each()])
 
     def fill_mean(self, x: Tensor) -> Tensor:
         return self._joined([block.fill_mean(x[:, at]) for block, at in self._each()])
 
-    def fill_draw(self, x: Tensor, index: Tensor, *, generator: torch.Generator) -> Tensor:
+    def fill_draw(self, x: Tensor, index: Tensor, *, generator: Generator) -> Tensor:
         return self._joined(
             [block.fill_draw(x[:, at], index, generator=generator) for block, at in self._each()]
         )
@@ -93,15 +92,6 @@ class ProductComponent(Component[list[object], list[object]]):
     def prior(self) -> Tensor | float:
         return sum(block.prior() for block, _ in self._each())
 
-    def settings(self) -> Settings:
-        gaussian = {
-            name: value
-            for block, _ in self._each()
-            for name, value in block.settings().items()
-            if name in ("covariance", "floor")
-        }
-        return {"component": "mixed", "laws": list(self.laws), **gaussian}
-
     def fit_warnings(self) -> list[str]:
         return [text for block, _ in self._each() for text in block.fit_warnings()]
 
@@ -110,4 +100,4 @@ class ProductComponent(Component[list[object], list[object]]):
         return list(zip(cast(list[Component], list(self.blocks)), self.places, strict=True))
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
-        return joined(parts, self.places)
+        return in_table_order(parts, self.places)

@@ -8,7 +8,12 @@ import math
 
 import numpy as np
 
-from partita.models.directed.dirichlet_process.incremental import BERNOULLI, GAUSSIAN, KNOWN_SCALE
+from partita.models.directed.dirichlet_process.incremental import (
+    BERNOULLI,
+    GAUSSIAN,
+    KNOWN_SCALE,
+)
+from partita.models.directed.dirichlet_process.kernels import Target
 from partita.runtime.numba_cache import njit
 
 BLOCK = 256  # rows scored together, few enough to stay in the nearest cache
@@ -46,8 +51,7 @@ def parameter_scores(
 
 @njit(cache=True, nogil=True, fastmath=LOOSE)
 def cluster_scores(
-    kind: int,
-    prior: np.ndarray,
+    target: Target,
     count: int,
     stat: np.ndarray,
     block: np.ndarray,
@@ -57,7 +61,7 @@ def cluster_scores(
     """log count + log K(x | theta) - log h(x) at the posterior's plug-in parameter of a cluster
     (``stat`` as in ``incremental``).
     """
-    D, B = block.shape
+    kind, prior, (D, B) = target.kind, target.prior, block.shape
     score[:] = math.log(count) + (stat[2 * D] if kind == BERNOULLI else 0.0)
     if kind == GAUSSIAN:
         _gaussian_scores(prior[1] + count, stat, block, score, work)

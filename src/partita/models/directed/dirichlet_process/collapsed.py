@@ -17,21 +17,18 @@ from partita.models.directed.dirichlet_process.incremental import (
     log_marginal,
     log_predictive,
     move_row,
-    settle,
+    settle_cluster,
     stat_size,
 )
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments, Target
 from partita.runtime.numba_cache import njit
 
 ROOM = 16  # clusters that fit before the arrays grow
 
 
 @njit(cache=True, nogil=True)
-def accumulate(
-    x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count ``(K,)``, mean ``(K, D)`` and scatter about the mean ``(K, D, D)`` of every cluster, by
-    Welford's recursion.
-    """
+def accumulate(x: np.ndarray, z: np.ndarray, clusters: int, scatters: bool) -> ClusterMoments:
+    """What every cluster holds, by Welford's recursion."""
     n, D = x.shape
     count, mean = np.zeros(clusters, np.int64), np.zeros((clusters, D))
     scatter, old = np.zeros((clusters, D if scatters else 0, D if scatters else 0)), np.empty(D)
@@ -45,69 +42,58 @@ def accumulate(
             for a in range(D):
                 for b in range(D):
                     scatter[k, a, b] += old[a] * (x[i, b] - mean[k, b])
-    return count, mean, scatter
+    return ClusterMoments(count, mean, scatter)
 
 
 @njit(cache=True)
-def settle_all(
-    kind: int,
-    prior: np.ndarray,
-    count: np.ndarray,
-    mean: np.ndarray,
-    scatter: np.ndarray,
-    room: int,
-) -> np.ndarray:
+def settle_all(target: Target, clusters: ClusterMoments, room: int) -> np.ndarray:
     """The rows of all clusters and, last, that of an empty one, ``(room + 1, G)``."""
-    D = mean.shape[1]
-    stats, nothing = np.empty((room + 1, stat_size(kind, D))), np.zeros((D, D))
-    for k in range(len(count)):
-        settle(kind, prior, count[k], mean[k], scatter[k], stats[k])
-    settle(kind, prior, 0, np.zeros(D), nothing, stats[room])
+    stats = np.empty((room + 1, stat_size(target.kind, target.x.shape[1])))
+    for k in range(len(clusters.count)):
+        settle_cluster(target, clusters.count[k], clusters.mean[k], clusters.scatter[k], stats[k])
+    stats[room] = settle_nothing(target)
     return stats
 
 
+@njit(cache=True)
+def settle_nothing(target: Target) -> np.ndarray:
+    """The row of a cluster without members, ``(G,)``."""
+    D = target.x.shape[1]
+    stat = np.empty(stat_size(target.kind, D))
+    settle_cluster(target, 0, np.zeros(D), np.zeros((D, D)), stat)
+    return stat
+
+
 @njit(cache=True, nogil=True)
-def sweep(
-    kind: int,
-    prior: np.ndarray,
-    table: np.ndarray,
-    x: np.ndarray,
-    z: np.ndarray,
-    alpha: float,
-    seed: int,
-) -> None:
+def sweep(target: Target, z: np.ndarray, alpha: float, seed: int) -> None:
     """Move every row once; ``z`` (labels 0 to K - 1, all in use) changes in place."""
     np.random.seed(seed)
-    n, D = x.shape
+    n, D = target.x.shape
     K = z.max() + 1
-    count, mean, scatter = accumulate(x, z, K, kind == GAUSSIAN)
-    stats = settle_all(kind, prior, count, mean, scatter, K + ROOM)  # the last is empty
-    count, names = np.append(count, np.zeros(ROOM, np.int64)), np.arange(K + ROOM)
+    clusters = accumulate(target.x, z, K, target.kind == GAUSSIAN)
+    stats = settle_all(target, clusters, K + ROOM)  # the last is empty
+    count, names = np.append(clusters.count, np.zeros(ROOM, np.int64)), np.arange(K + ROOM)
     work, weight, log_alpha = np.empty(D), np.empty(K + ROOM + 1), math.log(alpha)
     for i in range(n):  # names[:K] are the labels in use, names[K:] those that are free
-        K = _leave(kind, prior, x, z, i, count, stats, names, K, work)
+        K = _leave(target, z, i, count, stats, names, K, work)
         for k in range(K):
-            weight[k] = log_predictive(
-                kind, prior, table, x, i, int(count[names[k]]), stats, int(names[k]), work
-            )
-        weight[K] = log_alpha + log_predictive(kind, prior, table, x, i, 0, stats, len(count), work)
-        k = choose(weight, K + 1)
+            weight[k] = log_predictive(target, i, int(count[names[k]]), stats, int(names[k]), work)
+        weight[K] = log_alpha + log_predictive(target, i, 0, stats, len(count), work)
+        k = choose_by_weight(weight, K + 1)
         if k == K:
             if len(count) == K:
                 count, stats, names, weight = _grow(count, stats, names)
             stats[names[K]] = stats[len(count)]
             K += 1
         z[i] = names[k]
-        move_row(kind, prior, x, i, int(count[z[i]]), 1, stats, z[i], work)
+        move_row(target, i, int(count[z[i]]), 1, stats, z[i], work)
         count[z[i]] += 1
     _renumber(z, names[:K], len(count))
 
 
 @njit(cache=True)
 def _leave(
-    kind: int,
-    prior: np.ndarray,
-    x: np.ndarray,
+    target: Target,
     z: np.ndarray,
     i: int,
     count: np.ndarray,
@@ -126,8 +112,8 @@ def _leave(
             place += 1
         names[place], names[K - 1] = names[K - 1], k
         return K - 1
-    if not move_row(kind, prior, x, i, int(count[k]) + 1, -1, stats, k, work):
-        _rebuild(kind, prior, x, z, k, stats[k])
+    if not move_row(target, i, int(count[k]) + 1, -1, stats, k, work):
+        _rebuild(target, z, k, stats[k])
     return K
 
 
@@ -142,17 +128,15 @@ def _renumber(z: np.ndarray, names: np.ndarray, room: int) -> None:
 
 
 @njit(cache=True)
-def _rebuild(
-    kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, k: int, stat: np.ndarray
-) -> None:
+def _rebuild(target: Target, z: np.ndarray, k: int, stat: np.ndarray) -> None:
     """A cluster's row from its members, where taking one out by a downdate would lose too many
     digits.
     """
     members = np.flatnonzero(z == k)
     count, mean, scatter = accumulate(
-        x[members], np.zeros(len(members), np.int64), 1, kind == GAUSSIAN
+        target.x[members], np.zeros(len(members), np.int64), 1, target.kind == GAUSSIAN
     )
-    settle(kind, prior, count[0], mean[0], scatter[0], stat)
+    settle_cluster(target, count[0], mean[0], scatter[0], stat)
 
 
 @njit(cache=True)
@@ -172,7 +156,7 @@ def _grow(
 
 
 @njit(cache=True)
-def choose(weight: np.ndarray, size: int) -> int:
+def choose_by_weight(weight: np.ndarray, size: int) -> int:
     """A number below ``size`` with probability proportional to exp(weight), which is used up."""
     top = weight[0]
     for k in range(1, size):
@@ -189,12 +173,10 @@ def choose(weight: np.ndarray, size: int) -> int:
 
 
 @njit(cache=True)
-def log_evidence(
-    kind: int, prior: np.ndarray, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray
-) -> float:
+def log_evidence(target: Target, clusters: ClusterMoments) -> float:
     """log p(x | partition), base terms left out: the sum of the clusters' log marginals."""
-    K, D = mean.shape
-    stats, total = settle_all(kind, prior, count, mean, scatter, K), 0.0
+    K = len(clusters.count)
+    stats, total = settle_all(target, clusters, K), 0.0
     for k in range(K):
-        total += log_marginal(kind, prior, count[k], stats[k], stats[K], D)
+        total += log_marginal(target, clusters.count[k], stats[k], stats[K])
     return total

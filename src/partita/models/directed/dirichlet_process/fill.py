@@ -12,23 +12,18 @@ independent.
 Letters: N rows, D columns, P clusters of the draws that are used, o observed, m missing.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor
-from torch.distributions import Bernoulli as Coins
-from torch.distributions import Chi2, Distribution, Normal
+from torch import Generator, Tensor
+from torch.distributions import Chi2
 
 from partita.core import rng
-from partita.errors import Unsupported
 from partita.models.directed.components.missing import patterns
-from partita.models.directed.dirichlet_process.kernels import (
-    Bernoulli,
-    Clusters,
-    Gaussian,
-    Kernel,
-    KnownScale,
-)
+from partita.models.directed.dirichlet_process.kernels import Clusters, Gaussian, Kernel
+
+if TYPE_CHECKING:
+    from partita.models.directed.dirichlet_process.mixture import DPMixture
 
 DRAWS = 40  # posterior draws that are averaged, spread over those kept
 NUMBERS = 1 << 22  # rows x clusters x columns (x columns) at once
@@ -41,25 +36,23 @@ class Participants(NamedTuple):
     log_weight: Tensor  # (P,)
 
 
-def taking_part(
-    clusters: Clusters, owner: Tensor, alphas: Tensor, rows: int, kernel: Kernel
-) -> Participants:
+def taking_part(model: "DPMixture") -> Participants:
     """Clusters of some of the draws, and for each of these draws a new one."""
+    owner, alphas, rows = model.owner, model.alphas.flatten(), model.partitions.shape[-1]
     chosen = torch.unique(
         torch.linspace(0, len(alphas) - 1, DRAWS, device=owner.device).round().long()
     )
     mine, alpha = torch.isin(owner, chosen), alphas[chosen]
-    pool = Clusters(
-        *(torch.cat([own[mine], new]) for own, new in zip(clusters, kernel.nothing(), strict=True))
-    )
-    old = clusters.count[mine].log() - (rows + alphas[owner[mine]]).log()
+    clusters = model.clusters(mine)
+    pool = Clusters(*map(torch.cat, zip(clusters, model.kernel.nothing(), strict=True)))
+    old = clusters.count.log() - (rows + alphas[owner[mine]]).log()
     # all draws share the prior's predictive
     new = torch.logsumexp(alpha.log() - (rows + alpha).log(), 0)
     return Participants(pool, torch.cat([old, new[None]]))
 
 
 def filled(
-    kernel: Kernel, mixed: Participants, x: Tensor, how: str, *, generator: torch.Generator
+    kernel: Kernel, mixed: Participants, x: Tensor, how: str, *, generator: Generator
 ) -> Tensor:
     """Rows with NaN replaced by the ``"mean"``, the ``"mode"`` (zeros and ones) or one ``"draw"``,
     ``(N, D)``.
@@ -75,10 +68,10 @@ def filled(
 
 
 def _columns_filled(
-    kernel: Kernel, mixed: Participants, x: Tensor, how: str, generator: torch.Generator
+    kernel: Kernel, mixed: Participants, x: Tensor, how: str, generator: Generator
 ) -> Tensor:
     """Where columns are independent given the cluster."""
-    law, seen = column_law(kernel, mixed.clusters), ~x.isnan()
+    law, seen = kernel.predictive(mixed.clusters), ~x.isnan()
     observed = torch.where(seen, x, 0.0)[:, None]
     # (N, P)
     score = mixed.log_weight + torch.where(seen[:, None], law.log_prob(observed), 0.0).sum(-1)
@@ -92,23 +85,8 @@ def _columns_filled(
     return torch.where(seen, x, found)
 
 
-def column_law(kernel: Kernel, clusters: Clusters) -> Distribution:
-    """The predictive of every column of every cluster, ``(P, D)``."""
-    if isinstance(kernel, KnownScale):
-        mean, variance = kernel.posterior(clusters)
-        return Normal(mean, (variance + kernel.parts(kernel.width)[0]).sqrt())
-    if isinstance(kernel, Bernoulli):
-        a, b = kernel.posterior(clusters)
-        return Coins(a / (a + b), validate_args=False)
-    raise Unsupported(
-        "impute cannot run on a DPMixture of multinomials: counts have no distribution until their "
-        "total is known. "
-        "Use MixtureDensity(component='poisson') instead."
-    )
-
-
 def _t_filled(
-    kernel: Gaussian, mixed: Participants, x: Tensor, how: str, generator: torch.Generator
+    kernel: Gaussian, mixed: Participants, x: Tensor, how: str, generator: Generator
 ) -> Tensor:
     """Where the predictive is a multivariate t."""
     kappa, nu, m, L = kernel.posterior(mixed.clusters)

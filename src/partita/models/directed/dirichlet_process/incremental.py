@@ -20,6 +20,7 @@ import math
 
 import numpy as np
 
+from partita.models.directed.dirichlet_process.kernels import Target
 from partita.runtime.numba_cache import njit
 
 GAUSSIAN, KNOWN_SCALE, BERNOULLI, MULTINOMIAL = range(4)
@@ -55,21 +56,16 @@ def constants(kind: int, prior: np.ndarray, width: int, n: int) -> np.ndarray:
 
 
 @njit(cache=True)
-def settle(
-    kind: int,
-    prior: np.ndarray,
-    count: float,
-    mean: np.ndarray,
-    scatter: np.ndarray,
-    stat: np.ndarray,
+def settle_cluster(
+    target: Target, count: float, mean: np.ndarray, scatter: np.ndarray, stat: np.ndarray
 ) -> None:
     """Fill ``stat`` from a cluster's count, mean ``(D,)`` and scatter ``(D, D)`` about its mean
     (Gaussian only).
     """
-    D = mean.shape[0]
-    if kind != GAUSSIAN:
+    D, prior = mean.shape[0], target.prior
+    if target.kind != GAUSSIAN:
         stat[:D] = count * mean
-        _refresh(kind, prior, count, stat, D)
+        _refresh(target, count, stat)
         return
     kappa = prior[0] + count
     U = stat[D : D + D * D].reshape(D, D)
@@ -100,9 +96,9 @@ def _diagonal(stat: np.ndarray, D: int) -> None:
 
 
 @njit(cache=True)
-def _refresh(kind: int, prior: np.ndarray, count: float, stat: np.ndarray, D: int) -> None:
+def _refresh(target: Target, count: float, stat: np.ndarray) -> None:
     """What a kernel without a covariance derives from its sums ``stat[:D]``."""
-    total = 0.0
+    kind, prior, D, total = target.kind, target.prior, target.x.shape[1], 0.0
     if kind == KNOWN_SCALE:
         for i in range(D):
             noise, spread, center = prior[i], prior[D + i], prior[2 * D + i]
@@ -126,19 +122,12 @@ def _refresh(kind: int, prior: np.ndarray, count: float, stat: np.ndarray, D: in
 
 @njit(cache=True)
 def log_predictive(
-    kind: int,
-    prior: np.ndarray,
-    table: np.ndarray,
-    x: np.ndarray,
-    i: int,
-    count: int,
-    stats: np.ndarray,
-    k: int,
-    work: np.ndarray,
+    target: Target, i: int, count: int, stats: np.ndarray, k: int, work: np.ndarray
 ) -> float:
     """log count + log p(x_i | cluster k) - log_base(x_i); without log count for an empty one.
     Numbers, not slices: those cost more.
     """
+    kind, prior, table, x = target
     D = x.shape[1]
     if kind == GAUSSIAN:
         for a in range(D):
@@ -188,19 +177,12 @@ def log_rising(a: float, m: float) -> float:
 
 @njit(cache=True)
 def move_row(
-    kind: int,
-    prior: np.ndarray,
-    x: np.ndarray,
-    i: int,
-    count: int,
-    sign: int,
-    stats: np.ndarray,
-    k: int,
-    work: np.ndarray,
+    target: Target, i: int, count: int, sign: int, stats: np.ndarray, k: int, work: np.ndarray
 ) -> bool:
     """Take row i into (sign 1) or out of (sign -1) cluster k of ``count`` rows; False where its
     digits were lost on the way.
     """
+    kind, prior, _, x = target
     D, stat = x.shape[1], stats[k]
     if kind == GAUSSIAN:
         kappa = prior[0] + count
@@ -215,7 +197,7 @@ def move_row(
         if kind == MULTINOMIAL:
             stat[D] += sign * x[i, a]
     if kind != MULTINOMIAL:
-        _refresh(kind, prior, count + sign, stat, D)
+        _refresh(target, count + sign, stat)
     return True
 
 
@@ -239,13 +221,11 @@ def _rank_one(stat: np.ndarray, v: np.ndarray, sign: int, D: int) -> bool:
 
 
 @njit(cache=True)
-def log_marginal(
-    kind: int, prior: np.ndarray, count: int, stat: np.ndarray, empty: np.ndarray, D: int
-) -> float:
+def log_marginal(target: Target, count: int, stat: np.ndarray, empty: np.ndarray) -> float:
     """log of the integral of the cluster's likelihood over the prior, base terms left out;
     ``empty`` is the stat of no rows.
     """
-    total = 0.0
+    kind, prior, D, total = target.kind, target.prior, target.x.shape[1], 0.0
     if kind == GAUSSIAN:
         nu, last = prior[1], D * D + 2 * D
         for i in range(D):

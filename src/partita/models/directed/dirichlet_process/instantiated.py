@@ -16,6 +16,7 @@ import numpy as np
 from numba import uint64
 
 from partita.models.directed.dirichlet_process.blocks import BLOCK, exponentials, parameter_scores
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments
 from partita.runtime.numba_cache import njit
 
 CHUNK = 1 << 15  # rows of one task; sums do not depend on the number of threads
@@ -130,10 +131,10 @@ def reassign(
 
 
 @njit(cache=True)
-def gathered(
+def moments_about(
     count: np.ndarray, total: np.ndarray, square: np.ndarray, center: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count, mean and scatter of every cluster from sums about ``center``."""
+) -> ClusterMoments:
+    """What every cluster holds from sums about ``center``."""
     K, D = total.shape
     mean, scatter = np.empty((K, D)), square.copy()
     for k in range(K):
@@ -144,4 +145,4 @@ def gathered(
                 scatter[k, b, a] = scatter[k, a, b]
         if scatter.shape[1]:
             mean[k] += center[k]
-    return count, mean, scatter
+    return ClusterMoments(count, mean, scatter)

@@ -15,13 +15,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
-from torch.distributions import Beta, Chi2, Dirichlet
+from torch import Generator, Tensor
+from torch.distributions import Bernoulli as Coins
+from torch.distributions import Beta, Chi2, Dirichlet, Distribution, Normal
 
 from partita.core import rng
 from partita.core.support import Binary, Count, Real, Support
-from partita.errors import Diverged
+from partita.errors import Diverged, Unsupported
 
 INDEFINITE = (
     "DPMixture: the scatter of every cluster must be positive definite; one is not. "
@@ -35,6 +37,26 @@ class Clusters(NamedTuple):
     count: Tensor  # (P,)
     mean: Tensor  # (P, D)
     scatter: Tensor  # (P, D, D) about the mean, for kernels with a covariance; else (P, 0, 0)
+
+
+# machine code on disk is kept under the names of these two: moved, they make it unreadable
+class ClusterMoments(NamedTuple):
+    """The same as numba reads them."""
+
+    count: np.ndarray
+    mean: np.ndarray
+    scatter: np.ndarray
+
+
+class Target(NamedTuple):
+    """The rows to be clustered and the conjugate pair that a cluster of them has, as numba reads
+    them.
+    """
+
+    kind: int  # the kernel's code
+    prior: np.ndarray
+    table: np.ndarray  # constants of the predictive by count
+    x: np.ndarray  # (n, D)
 
 
 class Parameters(NamedTuple):
@@ -62,21 +84,27 @@ class Kernel(ABC):
     def prior_size(width: int) -> int:
         """Numbers in the prior's row."""
 
-    @abstractmethod
     def log_base(self, x: Tensor) -> Tensor:
         """log h(x), ``(N, D) -> (N,)``."""
+        return x.new_zeros(len(x))
 
     @abstractmethod
     def log_predictive(self, x: Tensor, clusters: Clusters) -> Tensor:
         """log p(x | cluster), parameters integrated out, ``(N, D) -> (N, P)``."""
 
     @abstractmethod
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         """Parameters drawn from their posterior (eq. 20.11)."""
 
-    @abstractmethod
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def predictive(self, clusters: Clusters) -> Distribution:
+        """Every column of every cluster, ``(P, D)``, where columns are independent given the
+        cluster.
+        """
+        raise NotImplementedError
+
+    def draw(self, clusters: Clusters, *, generator: Generator) -> Tensor:
         """One new row of each cluster, ``(P, D)``."""
+        return rng.draw(self.predictive(clusters), generator)
 
     def nothing(self) -> Clusters:
         """A cluster without rows, whose predictive is that of the prior."""
@@ -117,9 +145,6 @@ class Gaussian(Kernel):
             raise Diverged(INDEFINITE)
         return kappa, self.prior[1] + n, m, factor
 
-    def log_base(self, x: Tensor) -> Tensor:
-        return x.new_zeros(len(x))
-
     def log_predictive(self, x: Tensor, clusters: Clusters) -> Tensor:
         kappa, nu, m, L = self.posterior(clusters)
         P, D = m.shape
@@ -140,7 +165,7 @@ class Gaussian(Kernel):
             - (nu + 1) / 2 * torch.log1p(shrink * y.square().sum(-1))
         )
 
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         kappa, nu, m, L = self.posterior(clusters)
         P, D = m.shape
         bartlett = rng.normal((P, D, D), m, generator).tril(-1)
@@ -154,7 +179,7 @@ class Gaussian(Kernel):
         constant = root.diagonal(dim1=1, dim2=2).log().sum(-1) - D / 2 * math.log(2 * math.pi)
         return Parameters(constant, m + step / kappa[:, None].sqrt(), matrix)
 
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def draw(self, clusters: Clusters, *, generator: Generator) -> Tensor:
         kappa, nu, m, L = self.posterior(clusters)
         size = ((kappa + 1) / kappa / rng.draw(Chi2(nu + 1 - self.width), generator)).sqrt()
         return m + size[:, None] * (L @ rng.normal((*m.shape, 1), m, generator)).squeeze(-1)
@@ -190,17 +215,17 @@ class KnownScale(Kernel):
         )
         return -0.5 * (quadratic + (2 * math.pi / precision).log().sum(-1))
 
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         mean, variance = self.posterior(clusters)
         mu = mean + variance.sqrt() * rng.normal(mean.shape, mean, generator)
         noise = self.parts(self.width)[0]
         constant = -0.5 * (mu.square() / noise).sum(-1)
         return Parameters(constant, mu / noise, mu.new_zeros(len(mu), 0, 0))
 
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def predictive(self, clusters: Clusters) -> Distribution:
         mean, variance = self.posterior(clusters)
         deviation = (variance + self.parts(self.width)[0]).sqrt()
-        return mean + deviation * rng.normal(mean.shape, mean, generator)
+        return Normal(mean, deviation, validate_args=False)
 
 
 class Bernoulli(Kernel):
@@ -218,21 +243,18 @@ class Bernoulli(Kernel):
         ones = clusters.count[:, None] * clusters.mean
         return a + ones, b + clusters.count[:, None] - ones
 
-    def log_base(self, x: Tensor) -> Tensor:
-        return x.new_zeros(len(x))
-
     def log_predictive(self, x: Tensor, clusters: Clusters) -> Tensor:
         a, b = self.posterior(clusters)
         return x @ (a / b).log().T + (b / (a + b)).log().sum(-1)
 
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         p = rng.draw(Beta(*self.posterior(clusters)), generator)
         log_q = torch.log1p(-p)
         return Parameters(log_q.sum(-1), p.log() - log_q, p.new_zeros(len(p), 0, 0))
 
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def predictive(self, clusters: Clusters) -> Distribution:
         a, b = self.posterior(clusters)
-        return rng.bernoulli(a / (a + b), generator)
+        return Coins(a / (a + b), validate_args=False)
 
 
 class Multinomial(Kernel):
@@ -263,11 +285,17 @@ class Multinomial(Kernel):
             - torch.lgamma(b.sum(-1) + total)
         )
 
-    def parameters(self, clusters: Clusters, *, generator: torch.Generator) -> Parameters:
+    def parameters(self, clusters: Clusters, *, generator: Generator) -> Parameters:
         p = rng.draw(Dirichlet(self.posterior(clusters)), generator)
         return Parameters(p.new_zeros(len(p)), p.log(), p.new_zeros(len(p), 0, 0))
 
-    def draw(self, clusters: Clusters, *, generator: torch.Generator) -> Tensor:
+    def predictive(self, clusters: Clusters) -> Distribution:
+        raise Unsupported(
+            "impute cannot run on a DPMixture of multinomials: counts have no distribution until "
+            "their total is known. Use MixtureDensity(component='poisson') instead."
+        )
+
+    def draw(self, clusters: Clusters, *, generator: Generator) -> Tensor:
         p = rng.draw(Dirichlet(self.posterior(clusters)), generator)
         pick = torch.randint(TOTALS, (len(p),), generator=generator, device=p.device)
         left, x = self.prior[self.width :][pick].clone(), torch.zeros_like(p)

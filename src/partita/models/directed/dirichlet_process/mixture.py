@@ -9,13 +9,14 @@ r"""The Dirichlet process mixture, as draws from its posterior.
 Letters: n rows, D columns, C chains, S kept sweeps, P clusters of all kept draws together.
 """
 
-import numpy as np
+from typing import Annotated
+
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_real
-from partita.core.protocols import Capability, Data, DirectedModel, Settings
+from partita.core.arguments import PositiveFloat, PositiveInt, one_of
+from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.registry import MODELS
 from partita.diagnostics.chains import ChainReport
 from partita.diagnostics.partitions import summarize_partitions
@@ -74,24 +75,21 @@ class DPMixture(DirectedModel):
 
     def __init__(
         self,
-        visible: int,
-        kernel: str = "gaussian",
+        visible: PositiveInt,
+        kernel: Annotated[str, one_of("gaussian", "bernoulli", "multinomial")] = "gaussian",
         *,
-        alpha: float | None = None,
+        alpha: PositiveFloat | None = None,
         known_scale: Numbers | None = None,
         prior_mean: Numbers | None = None,
         prior_scale: Numbers | None = None,
-        alpha_shape: float = 1.0,
-        alpha_rate: float = 1.0,
-        generator: torch.Generator,
+        alpha_shape: PositiveFloat = 1.0,
+        alpha_rate: PositiveFloat = 1.0,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_count("DPMixture", "visible", visible)
-        check_choice("DPMixture", "kernel", kernel, ("gaussian", "bernoulli", "multinomial"))
-        gamma = {"alpha": alpha, "alpha_shape": alpha_shape, "alpha_rate": alpha_rate}
+        gamma = {"alpha": alpha or 0.0, "alpha_shape": alpha_shape, "alpha_rate": alpha_rate}
         for name, value in gamma.items():
-            if value is not None:
-                priors.check_size(name, check_real("DPMixture", name, value, 0, open_low=True))
+            priors.check_size(name, value)
         self.visible, self.kernel_name, self.alpha = visible, kernel, alpha
         self.given: dict[str, Numbers | None] = {
             "known_scale": known_scale,
@@ -103,17 +101,21 @@ class DPMixture(DirectedModel):
         self.law = KERNELS["known_scale" if known_scale is not None else kernel]
         self.support = self.law.support(visible)
         square = visible if self.law.scatters else 0
-        zeros = {"dtype": torch.float64, "device": generator.device}
-        self.register_buffer("prior", torch.zeros(self.law.prior_size(visible), **zeros))
-        self.register_buffer("sweeps", torch.zeros(0, dtype=torch.int64, device=generator.device))
-        self.register_buffer("alphas", torch.zeros(0, 1, **zeros))
-        self.register_buffer(
-            "partitions", torch.zeros(0, 1, 0, dtype=torch.int32, device=generator.device)
-        )
-        self.register_buffer("owner", torch.zeros(0, dtype=torch.int64, device=generator.device))
-        self.register_buffer("count", torch.zeros(0, **zeros))
-        self.register_buffer("mean", torch.zeros(0, visible, **zeros))
-        self.register_buffer("scatter", torch.zeros(0, square, square, **zeros))
+        shapes = {
+            torch.float64: {
+                "prior": (self.law.prior_size(visible),),
+                "alphas": (0, 1),
+                "count": (0,),
+                "mean": (0, visible),
+                "scatter": (0, square, square),
+            },
+            torch.int64: {"sweeps": (0,), "owner": (0,)},
+            torch.int32: {"partitions": (0, 1, 0)},
+        }
+        for dtype, buffers in shapes.items():
+            for name, shape in buffers.items():
+                empty = torch.zeros(shape, dtype=dtype, device=generator.device)
+                self.register_buffer(name, empty)
         self.register_load_state_dict_post_hook(_check_loaded)
 
     @property
@@ -133,17 +135,8 @@ class DPMixture(DirectedModel):
     def title(self) -> str:
         return f"DPMixture({self.kernel_name}, {self.visible})"
 
-    def settings(self) -> Settings:
-        given = {
-            name: value.tolist() if isinstance(value, Tensor | np.ndarray | np.generic) else value
-            for name, value in self.given.items()
-        }
-        made = {"visible": self.visible, "kernel": self.kernel_name, "alpha": self.alpha}
-        gamma = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate}
-        return {**made, **given, **gamma}
-
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Set the prior from the data's scale, where it is not given, and forget earlier draws."""
         memory_limit.check_room(
             "DPMixture", f"its {len(data)} rows", HELD * 8 * len(data) * self.visible, STREAMS
@@ -211,7 +204,7 @@ class DPMixture(DirectedModel):
         ]
 
     @torch.no_grad()
-    def draw(self, n: int, *, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, generator: Generator) -> Tensor:
         """``n`` new rows: a posterior draw each, then a cluster of it or a new one, then a row of
         its predictive.
         """
@@ -228,19 +221,12 @@ class DPMixture(DirectedModel):
         return self.kernel.draw(Clusters(*(pool[chosen] for pool in pools)), generator=generator)
 
     @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+    def fill(self, x: Tensor, how: str = "mean", *, generator: Generator) -> Tensor:
         """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (zeros and ones) or
         one ``"draw"``, ``(N, D)``.
         """
         self._check_draws("fill")
-        mixed = taking_part(
-            self.clusters(),
-            self.owner,
-            self.alphas.flatten(),
-            self.partitions.shape[-1],
-            self.kernel,
-        )
-        return filled(self.kernel, mixed, x.to(self.prior), how, generator=generator)
+        return filled(self.kernel, taking_part(self), x.to(self.prior), how, generator=generator)
 
     def mixing(self) -> ChainReport:
         """Have the chains mixed, by what no relabeling changes of their partitions?"""

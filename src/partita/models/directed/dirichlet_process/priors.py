@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core.checks import check_tensor
 from partita.errors import invalid
@@ -73,7 +73,7 @@ def known_scale_prior(
     return torch.cat([noise.square(), spread.square(), m])
 
 
-def multinomial_prior(x: Tensor, generator: torch.Generator) -> Tensor:
+def multinomial_prior(x: Tensor, generator: Generator) -> Tensor:
     """A uniform Dirichlet, and totals of random rows to draw new rows with."""
     rows = torch.randint(len(x), (TOTALS,), generator=generator, device=generator.device).cpu()
     return torch.cat([torch.full((x.shape[1],), PSEUDO_COUNT, dtype=x.dtype), x[rows].sum(-1)])

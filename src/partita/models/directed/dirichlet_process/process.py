@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.distributions import Beta, Gamma
 
 from partita.core import rng
@@ -21,7 +21,7 @@ from partita.core.checks import check_count, check_real
 Base = Callable[[int], Tensor]  # n independent draws of H
 
 
-def stick_breaking(alpha: float, *, tail: float = 1e-10, generator: torch.Generator) -> Tensor:
+def stick_breaking(alpha: float, *, tail: float = 1e-10, generator: Generator) -> Tensor:
     """Weights of one draw of the process, ``(K,)``, broken until less than ``tail`` of the stick is
     left; the rest goes to the last.
 
@@ -43,9 +43,7 @@ def stick_breaking(alpha: float, *, tail: float = 1e-10, generator: torch.Genera
     return weights
 
 
-def polya_urn(
-    n: int, alpha: float, base: Base, *, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def polya_urn(n: int, alpha: float, base: Base, *, generator: Generator) -> tuple[Tensor, Tensor]:
     """``n`` draws from a G that is itself integrated out, and the number of the ball each repeats:
     ``(n, ...), (n,)``.
 
@@ -105,7 +103,7 @@ def draw_concentration(
     shape: float,
     rate: float,
     *,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> Tensor:
     r"""The next alpha given K clusters of n rows under a Gamma(shape, rate) prior, all ``(C,)``:
     Escobar and West 1995 (eq. 20.8).

@@ -20,22 +20,35 @@ import math
 import numpy as np
 
 from partita.models.directed.dirichlet_process.blocks import BLOCK, cluster_scores, exponentials
-from partita.models.directed.dirichlet_process.collapsed import settle_all
+from partita.models.directed.dirichlet_process.collapsed import settle_nothing
 from partita.models.directed.dirichlet_process.incremental import (
     GAUSSIAN,
     log_marginal,
     log_predictive,
     move_row,
-    settle,
+    settle_cluster,
 )
+from partita.models.directed.dirichlet_process.kernels import ClusterMoments, Target
 from partita.runtime.numba_cache import njit
 
 
 @njit(cache=True)
-def pooled(
-    count: np.ndarray, mean: np.ndarray, scatter: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def chosen(clusters: ClusterMoments, which: np.ndarray) -> ClusterMoments:
+    """Some of the clusters."""
+    return ClusterMoments(clusters.count[which], clusters.mean[which], clusters.scatter[which])
+
+
+@njit(cache=True)
+def put(clusters: ClusterMoments, a: int, other: ClusterMoments) -> None:
+    """Put the first of other clusters in the place of cluster a."""
+    clusters.count[a], clusters.mean[a] = other.count[0], other.mean[0]
+    clusters.scatter[a] = other.scatter[0]
+
+
+@njit(cache=True)
+def merged(clusters: ClusterMoments) -> ClusterMoments:
     """Two clusters as one."""
+    count, mean, scatter = clusters
     D, total = mean.shape[1], count[0] + count[1]
     apart = mean[1] - mean[0]
     middle = mean[0] + apart * (count[1] / total)
@@ -45,28 +58,17 @@ def pooled(
         for a in range(D):
             for b in range(D):
                 both[a, b] += share * apart[a] * apart[b]
-    return np.array([total]), middle.reshape(1, D), np.expand_dims(both, 0)
+    return ClusterMoments(np.array([total]), middle.reshape(1, D), np.expand_dims(both, 0))
 
 
 @njit(cache=True)
-def log_weight(
-    kind: int,
-    prior: np.ndarray,
-    alpha: float,
-    count: np.ndarray,
-    mean: np.ndarray,
-    scatter: np.ndarray,
-    empty: np.ndarray,
-) -> float:
+def log_weight(target: Target, alpha: float, clusters: ClusterMoments, empty: np.ndarray) -> float:
     """What these clusters add to log p(z) + log p(x | z)."""
-    total, stat, D = 0.0, np.empty_like(empty), mean.shape[1]
+    (count, mean, scatter), total, stat = clusters, 0.0, np.empty_like(empty)
     for k in range(len(count)):
-        settle(kind, prior, count[k], mean[k], scatter[k], stat)
-        total += (
-            math.log(alpha)
-            + math.lgamma(count[k])
-            + log_marginal(kind, prior, count[k], stat, empty, D)
-        )
+        settle_cluster(target, count[k], mean[k], scatter[k], stat)
+        marginal = log_marginal(target, count[k], stat, empty)
+        total += math.log(alpha) + math.lgamma(count[k]) + marginal
     return total
 
 
@@ -77,10 +79,7 @@ def log_sigmoid(t: float) -> float:
 
 @njit(cache=True)
 def allocate(
-    kind: int,
-    prior: np.ndarray,
-    table: np.ndarray,
-    x: np.ndarray,
+    target: Target,
     rows: np.ndarray,
     seeds: tuple[int, int],
     side: np.ndarray,
@@ -91,37 +90,35 @@ def allocate(
     """Send ``rows`` to the two sides, or follow ``side`` where it is ``forced``; returns log q.
     ``rows`` is shuffled at its head.
     """
-    size, D = len(rows), x.shape[1]
-    stats, count, work, log_q = np.empty((2, len(empty))), np.ones(2, np.int64), np.empty(D), 0.0
+    size, work, log_q = len(rows), np.empty(target.x.shape[1]), 0.0
+    stats, count = np.empty((2, len(empty))), np.ones(2, np.int64)
     for s in range(2):
         stats[s] = empty
-        move_row(kind, prior, x, seeds[s], 0, 1, stats, s, work)
+        move_row(target, seeds[s], 0, 1, stats, s, work)
     for t in range(min(learn, size)):
         # drawn at random, whichever way the move goes
         other = t + int(np.random.random() * (size - t))
         rows[t], rows[other] = rows[other], rows[t]
         side[t], side[other] = side[other], side[t]
         i = rows[t]
-        odds = log_predictive(kind, prior, table, x, i, count[1], stats, 1, work)
-        odds -= log_predictive(kind, prior, table, x, i, count[0], stats, 0, work)
+        odds = log_predictive(target, i, count[1], stats, 1, work)
+        odds -= log_predictive(target, i, count[0], stats, 0, work)
         if not forced:
             side[t] = np.random.random() * (1.0 + math.exp(-odds)) < 1.0
         s = side[t]
         log_q += log_sigmoid(odds if s else -odds)
-        move_row(kind, prior, x, i, int(count[s]), 1, stats, s, work)
+        move_row(target, i, int(count[s]), 1, stats, s, work)
         count[s] += 1
     for at in range(min(learn, size), size, BLOCK):
         log_q += _allocate_block(
-            kind, prior, x, rows[at : at + BLOCK], side[at : at + BLOCK], forced, count, stats
+            target, rows[at : at + BLOCK], side[at : at + BLOCK], forced, count, stats
         )
     return log_q
 
 
 @njit(cache=True)
 def _allocate_block(
-    kind: int,
-    prior: np.ndarray,
-    x: np.ndarray,
+    target: Target,
     rows: np.ndarray,
     side: np.ndarray,
     forced: bool,
@@ -129,7 +126,8 @@ def _allocate_block(
     stats: np.ndarray,
 ) -> float:
     """Send rows to two sides that no longer learn; returns log q."""
-    B, D = len(rows), x.shape[1]
+    x, B = target.x, len(rows)
+    D = x.shape[1]
     block = np.empty((D, B))
     work = np.empty((D, B))
     scores = np.empty((2, B))
@@ -138,7 +136,7 @@ def _allocate_block(
         for a in range(D):
             block[a, r] = x[rows[r], a]
     for s in range(2):
-        cluster_scores(kind, prior, count[s], stats[s], block, scores[s], work)
+        cluster_scores(target, count[s], stats[s], block, scores[s], work)
     top = np.maximum(scores[0], scores[1])
     for s in range(2):
         exponentials(scores[s], top, power)
@@ -155,9 +153,10 @@ def _allocate_block(
 
 @njit(cache=True)
 def two_sides(
-    x: np.ndarray, rows: np.ndarray, side: np.ndarray, seeds: tuple[int, int], scatters: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Count, mean and scatter of both sides, seeds included, summed about the seeds."""
+    target: Target, rows: np.ndarray, side: np.ndarray, seeds: tuple[int, int]
+) -> ClusterMoments:
+    """What both sides hold, seeds included, summed about the seeds."""
+    x, scatters = target.x, target.kind == GAUSSIAN
     D = x.shape[1]
     count, total = np.ones(2, np.int64), np.zeros((2, D))
     square, off = np.zeros((2, D if scatters else 0, D if scatters else 0)), np.empty(D)
@@ -176,7 +175,7 @@ def two_sides(
         mean[s] = x[seeds[s]] + total[s] / count[s]
         if scatters:
             square[s] -= total[s].reshape(D, 1) * total[s].reshape(1, D) / count[s]
-    return count, mean, square
+    return ClusterMoments(count, mean, square)
 
 
 @njit(cache=True)
@@ -194,67 +193,56 @@ def _members(
 
 @njit(cache=True, nogil=True)
 def split_or_merge(
-    kind: int,
-    prior: np.ndarray,
-    table: np.ndarray,
-    x: np.ndarray,
+    target: Target,
     z: np.ndarray,
-    count: np.ndarray,
-    mean: np.ndarray,
-    scatter: np.ndarray,
+    clusters: ClusterMoments,
     alpha: float,
     moves: int,
     learn: int,
     seed: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Propose ``moves`` times; ``z`` changes in place. Returns count, mean and scatter of all
-    clusters and the number accepted.
+) -> tuple[ClusterMoments, int]:
+    """Propose ``moves`` times; ``z`` changes in place. Returns what all clusters hold and how many
+    were accepted.
     """
     np.random.seed(seed)
-    n, accepted = len(z), 0
-    empty = settle_all(kind, prior, count[:0], mean[:0], scatter[:0], 0)[0]
+    n, accepted, empty = len(z), 0, settle_nothing(target)
     for _ in range(moves):
         i = int(np.random.random() * n)
         j = (i + 1 + int(np.random.random() * (n - 1))) % n
         a, b, log_u = z[i], z[j], math.log(1.0 - np.random.random())
         if a == b:
-            pair = np.array([a])
-            rows, side = _members(z, a, a, i, j, int(count[a]) - 2)
-            log_q = allocate(kind, prior, table, x, rows, (i, j), side, False, empty, learn)
-            c, m, s = two_sides(x, rows, side, (i, j), kind == GAUSSIAN)
-            gain = log_weight(kind, prior, alpha, c, m, s, empty) - log_q
-            if log_u < gain - log_weight(
-                kind, prior, alpha, count[pair], mean[pair], scatter[pair], empty
-            ):
-                z[rows[side == 1]] = len(count)
-                z[j] = len(count)
-                count[a], mean[a], scatter[a] = c[0], m[0], s[0]
-                count = np.append(count, c[1:])
-                mean = np.concatenate((mean, m[1:]))
-                scatter = np.concatenate((scatter, s[1:]))
+            rows, side = _members(z, a, a, i, j, int(clusters.count[a]) - 2)
+            log_q = allocate(target, rows, (i, j), side, False, empty, learn)
+            sides, before = two_sides(target, rows, side, (i, j)), chosen(clusters, np.array([a]))
+            gain = log_weight(target, alpha, sides, empty) - log_q
+            if log_u < gain - log_weight(target, alpha, before, empty):
+                z[rows[side == 1]] = len(clusters.count)
+                z[j] = len(clusters.count)
+                put(clusters, a, sides)
+                clusters = ClusterMoments(
+                    np.append(clusters.count, sides.count[1:]),
+                    np.concatenate((clusters.mean, sides.mean[1:])),
+                    np.concatenate((clusters.scatter, sides.scatter[1:])),
+                )
                 accepted += 1
             continue
-        pair = np.array([a, b])
-        c, m, s = pooled(count[pair], mean[pair], scatter[pair])
-        gain = log_weight(kind, prior, alpha, c, m, s, empty)
-        gain -= log_weight(kind, prior, alpha, count[pair], mean[pair], scatter[pair], empty)
+        before = chosen(clusters, np.array([a, b]))
+        both = merged(before)
+        gain = log_weight(target, alpha, both, empty)
+        gain -= log_weight(target, alpha, before, empty)
         if log_u < gain:
-            rows, side = _members(z, a, b, i, j, int(count[a] + count[b]) - 2)
-            if log_u < gain + allocate(
-                kind, prior, table, x, rows, (i, j), side, True, empty, learn
-            ):
-                count[a], mean[a], scatter[a] = c[0], m[0], s[0]
-                count, mean, scatter = drop_cluster(z, a, b, count, mean, scatter)
+            rows, side = _members(z, a, b, i, j, int(before.count.sum()) - 2)
+            if log_u < gain + allocate(target, rows, (i, j), side, True, empty, learn):
+                put(clusters, a, both)
+                clusters = drop_cluster(z, a, b, clusters)
                 accepted += 1
-    return count, mean, scatter, accepted
+    return clusters, accepted
 
 
 @njit(cache=True)
-def drop_cluster(
-    z: np.ndarray, a: int, b: int, count: np.ndarray, mean: np.ndarray, scatter: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def drop_cluster(z: np.ndarray, a: int, b: int, clusters: ClusterMoments) -> ClusterMoments:
     """Rows of b become a's; the last cluster takes b's place."""
-    last = len(count) - 1
+    last = len(clusters.count) - 1
     for row in range(len(z)):
         if z[row] == b:
             z[row] = a
@@ -262,5 +250,5 @@ def drop_cluster(
         for row in range(len(z)):
             if z[row] == last:
                 z[row] = b
-        count[b], mean[b], scatter[b] = count[last], mean[last], scatter[last]
-    return count[:last].copy(), mean[:last].copy(), scatter[:last].copy()
+        put(clusters, b, chosen(clusters, np.array([last])))
+    return chosen(clusters, np.arange(last))

@@ -15,10 +15,21 @@ Letters: n rows, D columns, K pieces.
 import numpy as np
 import torch
 
-from partita.models.directed.dirichlet_process.collapsed import accumulate, settle_all
+from partita.models.directed.dirichlet_process.collapsed import accumulate, settle_nothing
 from partita.models.directed.dirichlet_process.incremental import GAUSSIAN
-from partita.models.directed.dirichlet_process.kernels import Clusters, Kernel
-from partita.models.directed.dirichlet_process.split_merge import drop_cluster, log_weight, pooled
+from partita.models.directed.dirichlet_process.kernels import (
+    ClusterMoments,
+    Clusters,
+    Kernel,
+    Target,
+)
+from partita.models.directed.dirichlet_process.split_merge import (
+    chosen,
+    drop_cluster,
+    log_weight,
+    merged,
+    put,
+)
 from partita.runtime.numba_cache import njit
 
 PIECES = 50
@@ -34,7 +45,8 @@ def first_partition(kernel: Kernel, x: np.ndarray, alpha: float, seed: int) -> n
     rng = np.random.default_rng(seed)
     some = x if len(x) <= ROWS else x[np.sort(rng.choice(len(x), ROWS, replace=False))]
     z = pieces(some, rng)
-    join(kernel.code, kernel.prior.numpy(), some, z, alpha)
+    # no predictive is needed, and no constant of one
+    join(Target(kernel.code, kernel.prior.numpy(), np.zeros((0, 2)), some), z, alpha)
     if len(x) > ROWS:
         count, mean, scatter = map(
             torch.from_numpy, accumulate(some, z, int(z.max()) + 1, kernel.scatters)
@@ -61,46 +73,36 @@ def pieces(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 @njit(cache=True)
-def join(kind: int, prior: np.ndarray, x: np.ndarray, z: np.ndarray, alpha: float) -> None:
+def join(target: Target, z: np.ndarray, alpha: float) -> None:
     """Join the pair of clusters that gains most, again and again, while any gains; ``z`` changes in
     place.
     """
-    count, mean, scatter = accumulate(x, z, z.max() + 1, kind == GAUSSIAN)
-    empty = settle_all(kind, prior, count[:0], mean[:0], scatter[:0], 0)[0]
-    gain = np.full((len(count), len(count)), -np.inf)
-    for a in range(len(count)):
-        _gains_with(kind, prior, alpha, count, mean, scatter, empty, a, gain)
-    while len(count) > 1 and gain.max() > 0:
+    clusters = accumulate(target.x, z, z.max() + 1, target.kind == GAUSSIAN)
+    K = len(clusters.count)
+    gain = np.full((K, K), -np.inf)
+    for a in range(K):
+        _gains_with(target, alpha, clusters, a, gain)
+    while len(gain) > 1 and gain.max() > 0:
         best = int(gain.argmax())
-        a, b, last = best // len(count), best % len(count), len(count) - 1
-        pair = np.array([a, b])
-        c, m, s = pooled(count[pair], mean[pair], scatter[pair])
-        count[a], mean[a], scatter[a] = c[0], m[0], s[0]
-        count, mean, scatter = drop_cluster(z, a, b, count, mean, scatter)
+        a, b, last = best // len(gain), best % len(gain), len(gain) - 1
+        put(clusters, a, merged(chosen(clusters, np.array([a, b]))))
+        clusters = drop_cluster(z, a, b, clusters)
         gain[b], gain[:, b] = gain[last].copy(), gain[:, last].copy()
         gain = gain[:last, :last].copy()
         if b < last:
             gain[b, b] = -np.inf
-        _gains_with(kind, prior, alpha, count, mean, scatter, empty, b if a == last else a, gain)
+        _gains_with(target, alpha, clusters, b if a == last else a, gain)
 
 
 @njit(cache=True)
 def _gains_with(
-    kind: int,
-    prior: np.ndarray,
-    alpha: float,
-    count: np.ndarray,
-    mean: np.ndarray,
-    scatter: np.ndarray,
-    empty: np.ndarray,
-    a: int,
-    gain: np.ndarray,
+    target: Target, alpha: float, clusters: ClusterMoments, a: int, gain: np.ndarray
 ) -> None:
     """What joining cluster a with each other one would gain, into ``gain``'s row and column a."""
-    for b in range(len(count)):
+    empty = settle_nothing(target)
+    for b in range(len(clusters.count)):
         if b != a:
-            pair = np.array([a, b])
-            c, m, s = pooled(count[pair], mean[pair], scatter[pair])
-            found = log_weight(kind, prior, alpha, c, m, s, empty)
-            found -= log_weight(kind, prior, alpha, count[pair], mean[pair], scatter[pair], empty)
+            pair = chosen(clusters, np.array([a, b]))
+            found = log_weight(target, alpha, merged(pair), empty)
+            found -= log_weight(target, alpha, pair, empty)
             gain[a, b] = gain[b, a] = found

@@ -7,7 +7,7 @@ without end.
 import math
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.core.protocols import Data
@@ -25,7 +25,7 @@ DISCRETE = (
 COPY = "so the density is degenerate and its likelihood grows without end; leave the column out."
 
 
-def flow_warnings(data: Data, width: int, *, generator: torch.Generator) -> list[str]:
+def flow_warnings(data: Data, width: int, *, generator: Generator) -> list[str]:
     """What is wrong with the columns of x, each in one sentence; columns past ``width`` are their
     context.
     """

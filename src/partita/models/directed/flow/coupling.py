@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from partita.models.directed.flow.layers import Layer, Mapped, Ordered
 from partita.models.directed.flow.splines import (
@@ -24,7 +24,7 @@ from partita.models.directed.flow.splines import (
     parameters_per_coordinate,
     spline,
 )
-from partita.nets.base import make_activation
+from partita.nets.base import ACTIVATIONS
 from partita.nets.conv import convolution
 from partita.nets.mlp import MLP
 
@@ -40,7 +40,7 @@ FARTHEST = 5.0
 class Constant(nn.Module):
     """What a conditioner is where there is nothing to condition on: numbers to learn."""
 
-    def __init__(self, outputs: int, *, generator: torch.Generator) -> None:
+    def __init__(self, outputs: int, *, generator: Generator) -> None:
         super().__init__()
         self.value = nn.Parameter(torch.zeros(outputs, device=generator.device))
 
@@ -77,7 +77,7 @@ class ImageConditioner(nn.Module):
         widths: Sequence[int],
         name: str,
         *,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         self.shape, self.per, self.context = tuple(shape), per, context
@@ -87,7 +87,7 @@ class ImageConditioner(nn.Module):
         for before, after in pairwise(sizes):
             layers += [
                 convolution(before, after, 3, 2, generator=generator),
-                make_activation("Flow", name),
+                ACTIVATIONS[name](),
             ]
         self.layers = start_at_identity(nn.Sequential(*layers[:-1]))
 
@@ -133,7 +133,8 @@ class Coupling(Ordered, ABC):
     @property
     def sides(self) -> tuple[Tensor, Tensor]:
         """The columns A and the columns B."""
-        return self.order.split(self.sizes)  # type: ignore[return-value]
+        kept, moved = self.order.split(self.sizes)
+        return kept, moved
 
     @abstractmethod
     def move(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
@@ -206,7 +207,7 @@ def make_conditioner(
     name: str,
     image: Sequence[int] | None,
     *,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> nn.Module:
     """Convolutions for images, a perceptron otherwise, numbers alone where nothing is given."""
     kept, moved = int(mask.sum()), int((~mask).sum())
@@ -242,7 +243,7 @@ class Marginals(Layer):
     cost of a network.
     """
 
-    def __init__(self, width: int, bins: int, bound: float, *, generator: torch.Generator) -> None:
+    def __init__(self, width: int, bins: int, bound: float, *, generator: Generator) -> None:
         super().__init__()
         self.bins, self.bound = bins, bound
         self.raw = nn.Parameter(

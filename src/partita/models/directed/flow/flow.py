@@ -8,22 +8,24 @@ Letters: N data, B batch, D visible, C context.
 """
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Independent, Normal, Transform, TransformedDistribution
 
 from partita.core import rng
-from partita.core.checks import (
-    check_choice,
-    check_count,
-    check_counts,
-    check_layers,
-    check_real,
-    check_width,
+from partita.core.arguments import (
+    Depth,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Sizes,
+    one_of,
+    within,
 )
+from partita.core.checks import check_count, check_width
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.core.registry import MODELS
 from partita.core.support import Real
@@ -48,12 +50,11 @@ from partita.models.directed.flow.layers import (
     scale_of,
 )
 from partita.models.directed.flow.splines import MOST_BINS, parameters_per_coordinate
+from partita.nets.base import Activation
 
 if TYPE_CHECKING:
     from partita.models.directed.flow.verify import Verdict
 
-COUPLINGS = ("affine", "spline")
-MIXINGS = ("none", "reverse", "permutation", "lu")
 INITIAL_ROWS = 4096  # rows of data that the first scales are taken from
 # names of indices that follow from an order or a mask
 FOLLOW = ("kept", "moved", "back", "inverse")
@@ -97,40 +98,27 @@ class Flow(DirectedModel):
 
     def __init__(
         self,
-        visible: int,
-        layers: int = 8,
-        coupling: str = "affine",
+        visible: PositiveInt,
+        layers: Depth = 8,
+        coupling: Annotated[str, one_of("affine", "spline")] = "affine",
         *,
-        widths: Sequence[int] = (64, 64),
-        activation: str = "relu",
-        context: int = 0,
-        mixing: str = "lu",
-        bins: int = 8,
-        bound: float = 5.0,
-        image: Sequence[int] | None = None,
-        levels: float | None = None,
-        alpha: float = 1e-6,
-        generator: torch.Generator,
+        widths: Sizes = (64, 64),
+        activation: Activation = "relu",
+        context: NonNegativeInt = 0,
+        mixing: Annotated[str, one_of("none", "reverse", "permutation", "lu")] = "lu",
+        bins: Annotated[int, partial(check_count, least=2, most=MOST_BINS)] = 8,
+        bound: PositiveFloat = 5.0,
+        image: Sizes | None = None,
+        levels: PositiveFloat | None = None,
+        alpha: Annotated[float, within(0.0, 0.4)] = 1e-6,
+        generator: Generator,
     ) -> None:
         super().__init__()
-        _check(visible, layers, coupling, context, mixing, bins, bound, image, levels, alpha)
+        if image is not None and math.prod(masks.check_image(image)) != visible:
+            raise invalid("Flow", "image", f"have {visible} values to match visible", tuple(image))
         self.visible, self.context = visible, context
         self.support = Real(visible + context)
-        self._settings = {
-            "visible": visible,
-            "layers": layers,
-            "coupling": coupling,
-            "activation": activation,
-            "widths": list(check_counts("Flow", "widths", widths)),
-            "context": context,
-            "mixing": mixing,
-            "bins": bins,
-            "bound": bound,
-            "image": None if image is None else list(image),
-            "levels": levels,
-            "alpha": alpha,
-        }
-        self.chain = nn.ModuleList(_layers(self._settings, generator))
+        self.chain = nn.ModuleList(_layers(self.arguments, generator))
         self.register_buffer("zero", torch.zeros(visible, device=generator.device))
         if context:
             self.register_buffer("context_mean", torch.zeros(context, device=generator.device))
@@ -161,7 +149,7 @@ class Flow(DirectedModel):
         return log_p.reshape(x.shape[:-1])
 
     @torch.no_grad()
-    def draw(self, n: int, *, context: Tensor | None = None, generator: torch.Generator) -> Tensor:
+    def draw(self, n: int, *, context: Tensor | None = None, generator: Generator) -> Tensor:
         """``n`` exact draws, ``(n, D)``; of a conditional flow one for each row of ``context``,
         ``(n, C)``.
         """
@@ -184,7 +172,7 @@ class Flow(DirectedModel):
         return TransformedDistribution(base, transforms, validate_args=False)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Send some rows through the layers, each of which standardizes what reaches it."""
         index = rng.permutation(len(data), generator)[:INITIAL_ROWS].cpu()
         x, context = self._split(data.batch(index, generator=generator).x.to(self.like), None)
@@ -203,10 +191,10 @@ class Flow(DirectedModel):
         for name in [name for name in weights if name.rpartition(".")[2] in FOLLOW]:
             del weights[name]
 
-    def data_warnings(self, data: Data, *, generator: torch.Generator) -> list[str]:
+    def data_warnings(self, data: Data, *, generator: Generator) -> list[str]:
         return flow_warnings(data, self.visible, generator=generator)
 
-    def verify(self, x: Tensor | None = None, *, generator: torch.Generator) -> "Verdict":
+    def verify(self, x: Tensor | None = None, *, generator: Generator) -> "Verdict":
         """Check the flow against itself: round trip, autograd Jacobian, mass over a grid, masks;
         see :func:`verify_flow`.
         """
@@ -214,15 +202,9 @@ class Flow(DirectedModel):
 
         return verify_flow(self, x, generator=generator)
 
-    def settings(self) -> Settings:
-        return dict(self._settings)
-
     def title(self) -> str:
-        given = f" given {self.context}" if self.context else ""
-        return (
-            f"Flow({self.visible}{given}, {self._settings['layers']} {self._settings['coupling']} "
-            "couplings)"
-        )
+        given, made = f" given {self.context}" if self.context else "", self.arguments
+        return f"Flow({self.visible}{given}, {made['layers']} {made['coupling']} couplings)"
 
     def _to_latent(self, x: Tensor, context: Tensor | None) -> Mapped:
         """The chain, ``(D, B) -> (D, B), (B)``."""
@@ -257,7 +239,7 @@ class Flow(DirectedModel):
             raise invalid(owner, "context", needed, got)
 
 
-def _layers(settings: Settings, generator: torch.Generator) -> list[Layer]:
+def _layers(settings: Settings, generator: Generator) -> list[Layer]:
     """The chain from data to latent: a logit if there are levels, then for each coupling a
     normalization, the coupling, a mix.
     """
@@ -288,7 +270,7 @@ def _mask(settings: Settings, i: int, origin: Tensor, kept: Tensor) -> Tensor:
     return ~kept[origin] if i % 2 and len(origin) > 1 else masks.alternating(len(origin), i)
 
 
-def _coupling(settings: Settings, mask: Tensor, generator: torch.Generator) -> list[Layer]:
+def _coupling(settings: Settings, mask: Tensor, generator: Generator) -> list[Layer]:
     bins, image = settings["bins"], settings["image"]
     per = 2 if settings["coupling"] == "affine" else parameters_per_coordinate(bins)
     net = make_conditioner(
@@ -306,7 +288,7 @@ def _coupling(settings: Settings, mask: Tensor, generator: torch.Generator) -> l
     return [SplineCoupling(mask, net, bins, settings["bound"]), marginals]
 
 
-def _mixing(name: str, width: int, generator: torch.Generator) -> list[LinearMixing | Permutation]:
+def _mixing(name: str, width: int, generator: Generator) -> list[LinearMixing | Permutation]:
     if name == "lu":
         return [LinearMixing(width, generator=generator)]
     if name == "permutation":
@@ -314,30 +296,3 @@ def _mixing(name: str, width: int, generator: torch.Generator) -> list[LinearMix
     if name == "reverse":
         return [Permutation(torch.arange(width - 1, -1, -1, device=generator.device))]
     return []
-
-
-def _check(
-    visible: int,
-    layers: int,
-    coupling: str,
-    context: int,
-    mixing: str,
-    bins: int,
-    bound: float,
-    image: Sequence[int] | None,
-    levels: float | None,
-    alpha: float,
-) -> None:
-    check_count("Flow", "visible", visible)
-    check_layers("Flow", "layers", layers)
-    check_count("Flow", "context", context, 0)
-    if check_count("Flow", "bins", bins, 2) > MOST_BINS:
-        raise invalid("Flow", "bins", f"be at most {MOST_BINS}", bins)
-    check_choice("Flow", "coupling", coupling, COUPLINGS)
-    check_choice("Flow", "mixing", mixing, MIXINGS)
-    check_real("Flow", "bound", bound, 0.0, open_low=True)
-    check_real("Flow", "alpha", alpha, 0.0, 0.4)
-    if levels is not None:
-        check_real("Flow", "levels", levels, 0.0, open_low=True)
-    if image is not None and math.prod(masks.check_image(image)) != visible:
-        raise invalid("Flow", "image", f"have {visible} values to match visible", tuple(image))

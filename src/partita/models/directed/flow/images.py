@@ -8,11 +8,11 @@ Letters: N rows, D columns, K levels, R draws of the noise.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import ArrayLike
+from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.core.annealed import in_double
@@ -45,7 +45,9 @@ class Dequantized(Rows):
     True
     """
 
-    def __init__(self, x: Any, levels: int, weight: Any = None, *, context: int = 0) -> None:
+    def __init__(
+        self, x: ArrayLike, levels: int, weight: ArrayLike | None = None, *, context: int = 0
+    ) -> None:
         super().__init__(x, weight, owner="Dequantized")
         self.levels = check_count("Dequantized", "levels", levels, 2)
         self.context = check_count("Dequantized", "context", context, 0)
@@ -63,7 +65,7 @@ class Dequantized(Rows):
         )
         self._noisy = (torch.arange(self.width) < self.width - context).double()
 
-    def _draw(self, index: np.ndarray, generator: torch.Generator) -> Tensor:
+    def _draw(self, index: np.ndarray, generator: Generator) -> Tensor:
         return dequantized(super()._draw(index, generator), generator, self.context)
 
     def mean(self) -> Tensor:
@@ -76,7 +78,7 @@ class Dequantized(Rows):
         return torch.from_numpy(total / len(self)) + self._noisy / 12
 
 
-def dequantized(x: Tensor, generator: torch.Generator, context: int = 0) -> Tensor:
+def dequantized(x: Tensor, generator: Generator, context: int = 0) -> Tensor:
     """x + u with u uniform on [0, 1), kept inside its step against rounding; columns of context
     stay.
     """
@@ -109,7 +111,7 @@ def evaluate_levels(
     *,
     draws: int = 16,
     level: float = 0.95,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> Quantity:
     """A lower bound on the mean log-mass of gray levels, in nats: the mean over R draws of the
     noise inside the logarithm.
@@ -144,9 +146,7 @@ def evaluate_levels(
     )
 
 
-def _of_rows(
-    flow: Flow, x: Tensor, draws: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def _of_rows(flow: Flow, x: Tensor, draws: int, generator: Generator) -> tuple[Tensor, Tensor]:
     """log of the mean density over the noise for each row, and the variance of that from the noise
     (by the delta method).
     """

@@ -15,7 +15,7 @@ Letters: B batch, D width, C context.
 from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.distributions import Transform, constraints
 
 from partita.core import rng
@@ -68,7 +68,7 @@ class Layer(nn.Module, ABC):
 
 
 class LayerTransform(Transform):
-    """A layer bound to a context, of rows.
+    """A layer bound to a context, from latent rows x to data y.
 
     ``log_prob`` needs the log-determinant right after the inverse: it is kept for that, and for
     once, as weights may change meanwhile.
@@ -84,17 +84,17 @@ class LayerTransform(Transform):
         # the data's side and log |det d data / d latent|
         self._last: tuple[Tensor, Tensor] | None = None
 
-    def _call(self, z: Tensor) -> Tensor:
-        return rows(self.layer.to_data(*columns(z, self.context)), z.shape)
+    def _call(self, x: Tensor) -> Tensor:
+        return rows(self.layer.to_data(*columns(x, self.context)), x.shape)
 
-    def _inverse(self, x: Tensor) -> Tensor:
-        z, log_det = self.layer.to_latent(*columns(x, self.context))
-        self._last = (x, -log_det.expand(z.shape[1]).reshape(x.shape[:-1]))
-        return rows(z, x.shape)
+    def _inverse(self, y: Tensor) -> Tensor:
+        z, log_det = self.layer.to_latent(*columns(y, self.context))
+        self._last = (y, -log_det.expand(z.shape[1]).reshape(y.shape[:-1]))
+        return rows(z, y.shape)
 
-    def log_abs_det_jacobian(self, z: Tensor, x: Tensor) -> Tensor:
-        if self._last is None or self._last[0] is not x:
-            self._inverse(x)
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        if self._last is None or self._last[0] is not y:
+            self._inverse(y)
         assert self._last is not None
         (_, log_det), self._last = self._last, None
         return log_det
@@ -147,7 +147,7 @@ class LinearMixing(Ordered):
     It starts as the permutation alone.
     """
 
-    def __init__(self, width: int, *, generator: torch.Generator) -> None:
+    def __init__(self, width: int, *, generator: Generator) -> None:
         super().__init__(rng.permutation(width, generator))
         empty = torch.zeros(width, width, device=generator.device)
         # only the parts off the diagonal count
@@ -184,7 +184,7 @@ class ActNorm(Layer):
 
     c: Tensor
 
-    def __init__(self, width: int, *, generator: torch.Generator) -> None:
+    def __init__(self, width: int, *, generator: Generator) -> None:
         super().__init__()
         self.register_buffer("c", torch.zeros(width, 1, device=generator.device))
         self.m = nn.Parameter(torch.zeros(width, 1, device=generator.device))

@@ -23,7 +23,7 @@ def alternating(width: int, layer: int) -> Tensor:
     return (torch.arange(width) + layer) % 2 == 0 if width > 1 else torch.zeros(1, dtype=torch.bool)
 
 
-def checkerboard(shape: Sequence[int], layer: int) -> Tensor:
+def checkerboard_mask(shape: Sequence[int], layer: int) -> Tensor:
     """Pixels of one color of a chessboard, in all channels, ``(C I J,)``."""
     channels, height, width = check_image(shape)
     rows, columns = torch.arange(height)[:, None], torch.arange(width)
@@ -44,7 +44,7 @@ def channelwise(shape: Sequence[int], layer: int) -> Tensor:
 
 def image_mask(shape: Sequence[int], layer: int) -> Tensor:
     """Two checkerboards, then two halves of the squeezed channels, and again."""
-    return (checkerboard if layer % 4 < 2 else channelwise)(shape, layer)
+    return (checkerboard_mask if layer % 4 < 2 else channelwise)(shape, layer)
 
 
 def check_image(shape: Sequence[int]) -> tuple[int, int, int]:

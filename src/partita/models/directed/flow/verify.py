@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.core.annealed import in_double
@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
     passed: bool
 
 
-def verify_flow(flow: Flow, x: Tensor | None = None, *, generator: torch.Generator) -> Verdict:
+def verify_flow(flow: Flow, x: Tensor | None = None, *, generator: Generator) -> Verdict:
     """Check a flow at rows ``x`` (by default its own draws) in float64."""
     flow = in_double(flow)
     x, context = _rows(flow, x, generator)
@@ -83,7 +83,7 @@ def coverage_of_masks(flow: Flow) -> tuple[bool, bool]:
     return bool(moved.all()), bool(heard.all())
 
 
-def _rows(flow: Flow, x: Tensor | None, generator: torch.Generator) -> tuple[Tensor, Tensor | None]:
+def _rows(flow: Flow, x: Tensor | None, generator: Generator) -> tuple[Tensor, Tensor | None]:
     like = flow.like
     if x is not None:
         return flow._split(x[:ROWS].to(like), None)
@@ -153,7 +153,7 @@ def _axes(flow: Flow, context: Tensor | None, points: int) -> list[Tensor]:
     out to miss all but nothing.
     """
     n, count = 1 << 16, points // 2
-    generator = torch.Generator(flow.like.device).manual_seed(0)
+    generator = Generator(flow.like.device).manual_seed(0)
     given = None if context is None else context.expand(n, -1)
     draws = flow.draw(n, context=given, generator=generator)
     each, _ = columns(draws, None)

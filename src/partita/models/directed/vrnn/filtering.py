@@ -16,9 +16,10 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
+from partita.models.directed.latent import draw_normal
 
 if TYPE_CHECKING:
     from partita.models.directed.vrnn.model import VRNN
@@ -41,7 +42,7 @@ def filtered(
     every: int = 1,
     kept: Tensor | None = None,
     *,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> Filtered:
     """Follow the rows with k particles each; those of a row are resampled where their effective
     number falls below threshold k.
@@ -77,7 +78,7 @@ def _resampled(
     there: Tensor,
     threshold: float,
     first_stays: bool,
-    generator: torch.Generator,
+    generator: Generator,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows with few effective particles draw them anew in proportion to their weights, whose mean
     moves into the estimate.
@@ -85,19 +86,21 @@ def _resampled(
     Beside a particle that stays, the others are drawn one by one: at even distances they would have
     to make room for it.
     """
-    if not threshold:
-        return state, log_w, log_p
     k, known = len(log_w), log_w.detach()
     poor = there & (effective(known) < threshold * k)
     if not bool(poor.any()):
         return state, log_w, log_p
-    own = torch.arange(k, device=log_w.device)[:, None]
-    drawn = independent(known, k, generator) if first_stays else systematic(known, generator)
-    if first_stays:
-        drawn[0] = 0
-    parent = torch.where(poor, drawn, own)
+    draw = independent if first_stays else systematic_particles
+    parent = parents(poor, draw(known, k, generator), first_stays)
     log_p = log_p + torch.where(poor, torch.logsumexp(log_w, 0) - math.log(k), 0.0)
     return pick(state, parent), log_w.where(~poor, 0.0), log_p
+
+
+def parents(poor: Tensor, drawn: Tensor, first_stays: bool) -> Tensor:
+    """The particle that each one follows, ``(k, B)``: a drawn one in poor rows, else itself."""
+    if first_stays:
+        drawn[0] = 0
+    return torch.where(poor, drawn, torch.arange(len(drawn), device=drawn.device)[:, None])
 
 
 def effective(log_w: Tensor) -> Tensor:
@@ -105,18 +108,15 @@ def effective(log_w: Tensor) -> Tensor:
     return torch.exp(2 * torch.logsumexp(log_w, 0) - torch.logsumexp(2 * log_w, 0))
 
 
-def systematic(log_w: Tensor, generator: torch.Generator) -> Tensor:
-    """k particles of each row at even distances along their weights, ``(k, B) -> (k, B)``: each k w
-    times on average, with less noise.
+def systematic_particles(log_w: Tensor, n: int, generator: Generator) -> Tensor:
+    """``n`` particles of each row at even distances along their weights, ``(k, B) -> (n, B)``: each
+    n w times on average, with less noise.
     """
-    k, B = log_w.shape
-    places = torch.arange(k, device=log_w.device, dtype=log_w.dtype) + rng.uniform(
-        (B, 1), log_w, generator
-    )
-    return at_places(log_w, places / k)
+    places = torch.arange(n, device=log_w.device, dtype=log_w.dtype)
+    return at_places(log_w, (places + rng.uniform((log_w.shape[1], 1), log_w, generator)) / n)
 
 
-def independent(log_w: Tensor, n: int, generator: torch.Generator) -> Tensor:
+def independent(log_w: Tensor, n: int, generator: Generator) -> Tensor:
     """``n`` particles of each row, drawn one by one in proportion to their weights, ``(k, B) -> (n,
     B)``.
     """
@@ -142,13 +142,13 @@ def pick(state: Tensor, parent: Tensor) -> Tensor:
     return state[index]
 
 
-def chosen_state(found: Filtered, generator: torch.Generator) -> Tensor:
+def chosen_state(found: Filtered, generator: Generator) -> Tensor:
     """The memory of one particle of each row, drawn in proportion to its weight, ``(B, ...)``."""
     return pick(found.state, independent(found.log_w, 1, generator))
 
 
 def go_on(
-    model: "VRNN", state: Tensor, steps: int, *, generator: torch.Generator
+    model: "VRNN", state: Tensor, steps: int, *, generator: Generator
 ) -> tuple[Tensor, Tensor]:
     """Draw what follows, ``(n, steps, E)`` and the latent values behind it ``(n, steps, M)``, from
     memories ``(n, ...)``.
@@ -162,14 +162,11 @@ def go_on(
     return torch.cat(xs, 1), torch.cat(zs, 1)
 
 
-def one_step(
-    model: "VRNN", state: Tensor, generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
+def one_step(model: "VRNN", state: Tensor, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
     """x_t and z_t drawn from the model, and the memory after them."""
     parts = model.parts
     h = parts.h(state)
-    mean, log_scale = parts.prior_of(h)
-    z = mean + log_scale.exp() * rng.normal(mean.shape, mean, generator)
+    z = draw_normal(*parts.prior_of(h), generator)
     felt = parts.phi_z(z)
     x = rng.draw(model.output.distribution(parts.numbers_of(felt, h)), generator)
     return x, z, parts.advance(parts.phi_x(model.output.encode(x)), felt, state)

@@ -17,12 +17,12 @@ Letters: B rows, T steps, E numbers in a step, k particles for each row, M laten
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.errors import invalid
-from partita.models.directed.latent import normal_log_prob
-from partita.models.directed.vrnn.filtering import effective, independent, pick
+from partita.models.directed.latent import draw_normal, normal_log_prob
+from partita.models.directed.vrnn.filtering import effective, independent, parents, pick
 
 if TYPE_CHECKING:
     from partita.models.directed.vrnn.model import VRNN
@@ -42,13 +42,13 @@ class Kept(NamedTuple):
 
 
 @torch.no_grad()
-def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: torch.Generator) -> Tensor:
+def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: Generator) -> Tensor:
     """``x`` with its NaN replaced, ``(B, L E)``."""
     size, width = model.output.support.width, model.support.width
     if x.dim() != 2 or x.shape[1] != width:
         raise invalid("VRNN.fill", "x", f"have shape (*, {width})", tuple(x.shape))
-    out, k = x.to(model.like).clone(), particles(model.support.L)
-    rows = max(1, CELLS // (k * (width + model.support.L * model.latent)))
+    out, k = x.to(model.like).clone(), particles(model.length)
+    rows = max(1, CELLS // (k * (width + model.length * model.latent)))
     for index in x.isnan().any(-1).nonzero()[:, 0].split(rows):
         steps = out[index].unflatten(-1, (-1, size))
         out[index] = torch.where(
@@ -57,7 +57,7 @@ def fill_steps(model: "VRNN", x: Tensor, how: str, *, generator: torch.Generator
     return out
 
 
-def smoothed(model: "VRNN", steps: Tensor, generator: torch.Generator) -> Tensor:
+def smoothed_latents(model: "VRNN", steps: Tensor, generator: Generator) -> Tensor:
     """Latent values of each row after some sweeps, ``(B, T, E) -> (B, T, M)``; steps beyond the end
     of a row are NaN.
     """
@@ -78,7 +78,7 @@ def particles(length: int) -> int:
     return max(least, min(most, 2 * length))
 
 
-def _filled(model: "VRNN", steps: Tensor, how: str, k: int, generator: torch.Generator) -> Tensor:
+def _filled(model: "VRNN", steps: Tensor, how: str, k: int, generator: Generator) -> Tensor:
     kept, total = None, torch.zeros_like(steps)
     for sweep in range(BURN_IN + KEPT):
         kept, mean = conditional_sweep(model, steps, kept, generator, k)
@@ -92,16 +92,18 @@ def _filled(model: "VRNN", steps: Tensor, how: str, k: int, generator: torch.Gen
 
 
 def conditional_sweep(
-    model: "VRNN", steps: Tensor, kept: Kept | None, generator: torch.Generator, k: int
+    model: "VRNN", steps: Tensor, kept: Kept | None, generator: Generator, k: int
 ) -> tuple[Kept, Tensor]:
     """One pass of the filter, with ``kept`` as its first particle: a path of it chosen by weight,
     and the mean of x over all paths.
     """
     parts, (B, T, _) = model.parts, steps.shape
     state, log_w = parts.start(k * B, steps), steps.new_zeros(k, B)
-    places, parents = [], []
+    places, followed = [], []
     for t in range(T):
-        parent, log_w = _parents(log_w, kept is not None, generator)
+        poor = effective(log_w) < THRESHOLD * k
+        parent = parents(poor, independent(log_w, k, generator), kept is not None)
+        log_w = log_w.where(~poor, 0.0)
         state = pick(state, parent)
         z, x, now = _proposed(
             model,
@@ -112,26 +114,13 @@ def conditional_sweep(
             None if kept is None else (kept.z[:, t], kept.x[:, t]),
         )
         places.append((z, x))
-        parents.append(parent)
+        followed.append(parent)
         log_w = log_w + now
         state = parts.advance(parts.phi_x(model.output.encode(x)), parts.phi_z(z), state)
-    z, x = _traced(places, parents)
+    z, x = _traced(places, followed)
     chosen, share = independent(log_w, 1, generator)[0], torch.softmax(log_w, 0)[..., None, None]
     rows = torch.arange(B, device=steps.device)
     return Kept(z[chosen, rows], x[chosen, rows]), (share * x).sum(0)
-
-
-def _parents(log_w: Tensor, first_stays: bool, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The particle that each one follows, ``(k, B)``, and the weights after that: drawn anew in the
-    rows where few particles count.
-    """
-    k = len(log_w)
-    poor = effective(log_w) < THRESHOLD * k
-    drawn = independent(log_w, k, generator)
-    if first_stays:
-        drawn[0] = 0
-    own = torch.arange(k, device=log_w.device)[:, None]
-    return torch.where(poor, drawn, own), log_w.where(~poor, 0.0)
 
 
 def _proposed(
@@ -139,7 +128,7 @@ def _proposed(
     seen: Tensor,
     state: Tensor,
     k: int,
-    generator: torch.Generator,
+    generator: Generator,
     first: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """z and x of every particle at one step, ``(k B, .)``, and the log weights ``(k, B)``;
@@ -151,7 +140,7 @@ def _proposed(
     x = seen.nan_to_num().expand(k, -1, -1).flatten(0, 1)
     prior, q = parts.prior_of(h), parts.posterior_of(parts.phi_x(model.output.encode(x)), h)
     mean, log_scale = (torch.where(partly, a, b) for a, b in zip(prior, q, strict=True))
-    z = mean + log_scale.exp() * rng.normal(mean.shape, mean, generator)
+    z = draw_normal(mean, log_scale, generator)
     if first is not None:
         z[:B] = first[0]
     numbers = parts.numbers_of(parts.phi_z(z), h)

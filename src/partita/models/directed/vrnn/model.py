@@ -13,24 +13,26 @@ Letters: B rows, L longest row, T steps of a batch, E numbers in a step, M laten
 hidden units, k draws for each row.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count
-from partita.core.protocols import Capability, Data, Settings
+from partita.core.arguments import PositiveInt, one_of
+from partita.core.checks import check_count
+from partita.core.protocols import Capability, Data
 from partita.core.registry import MODELS
 from partita.core.support import Sequence
 from partita.errors import invalid
 from partita.models.directed.latent import GaussianLatents, LogTerms, kl_between, normal_log_prob
 from partita.models.directed.outputs import make_output
 from partita.models.directed.vrnn.filtering import chosen_state, filtered, go_on
-from partita.models.directed.vrnn.missing import fill_steps, smoothed
-from partita.models.directed.vrnn.parts import Parts
-from partita.models.directed.vrnn.paths import Path, PathPosterior, as_steps
+from partita.models.directed.vrnn.missing import fill_steps, smoothed_latents
+from partita.models.directed.vrnn.parts import CELLS, Parts
+from partita.models.directed.vrnn.paths import PathPosterior, Trajectory, as_steps
+from partita.nets.base import Activation
 
 LIKELIHOODS = {"binary": "bernoulli", "real": "gaussian"}
 FIRST_ROWS = 512  # of the data, from which base rates start
@@ -75,39 +77,24 @@ class VRNN(GaussianLatents):
     examples = {
         "VRNN": {"length": 6, "size": 2, "latent": 2, "hidden": 8, "features": 8},
     }
-    support: Sequence
     capabilities = GaussianLatents.capabilities | {Capability.ENDS, Capability.FILTERS}
     forward_methods = ("filtered",)
 
     def __init__(
         self,
-        length: int,
-        element: str = "binary",
+        length: PositiveInt,
+        element: Annotated[str, one_of(*LIKELIHOODS)] = "binary",
         *,
-        size: int = 1,
-        latent: int = 16,
-        hidden: int = 128,
-        features: int = 128,
-        cell: str = "gru",
+        size: PositiveInt = 1,
+        latent: PositiveInt = 16,
+        hidden: PositiveInt = 128,
+        features: PositiveInt = 128,
+        cell: Annotated[str, one_of(*CELLS)] = "gru",
         variance: str = "row",
-        activation: str = "relu",
-        generator: torch.Generator,
+        activation: Activation = "relu",
+        generator: Generator,
     ) -> None:
         super().__init__()
-        check_choice("VRNN", "element", element, tuple(LIKELIHOODS))
-        self._made: Settings = {
-            "length": length,
-            "element": element,
-            "size": size,
-            "latent": latent,
-            "hidden": hidden,
-            "features": features,
-            "cell": cell,
-            "variance": variance,
-            "activation": activation,
-        }
-        for name in ("length", "size", "latent", "hidden", "features"):
-            check_count("VRNN", name, self._made[name])
         self.watch_latents(latent, generator.device)
         self.output = make_output(
             "VRNN", LIKELIHOODS[element], size, None, variance, generator.device
@@ -115,20 +102,20 @@ class VRNN(GaussianLatents):
         self.parts = Parts(
             self.output, latent, hidden, features, cell, activation, generator=generator
         )
-        self.support = Sequence(self.output.support, length)
+        self.support, self.length = Sequence(self.output.support, length), length
 
     def forward(
-        self, x: Tensor, k: int = 1, lengths: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, k: int = 1, lengths: Tensor | None = None, *, generator: Generator
     ) -> Tensor:
         return self.log_weights(x, k, lengths, generator=generator)
 
     def log_weights(
-        self, x: Tensor, k: int, lengths: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, k: int, lengths: Tensor | None = None, *, generator: Generator
     ) -> Tensor:
         return self.terms(x, k, lengths, generator=generator).log_weights()
 
     def elbo_terms(
-        self, x: Tensor, lengths: Tensor | None = None, *, generator: torch.Generator
+        self, x: Tensor, lengths: Tensor | None = None, *, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """log p(x | z) at one draw of z, ``(B,)``, and the divergences of each dimension summed
         over steps, ``(B, M)``.
@@ -145,7 +132,7 @@ class VRNN(GaussianLatents):
         threshold: float = 0.5,
         every: int = 1,
         kept: Tensor | None = None,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> Tensor:
         """log of the particle filter's estimate of p(x), ``(B, l E) -> (B,)``: exp of it is
         unbiased (theory, eq. 41.14).
@@ -165,19 +152,19 @@ class VRNN(GaussianLatents):
         lengths: Tensor | None = None,
         z: Tensor | None = None,
         *,
-        generator: torch.Generator | None,
+        generator: Generator | None,
     ) -> Terms:
         """All terms of k draws from q, or of latent values that are given, ``(B, T, M)``."""
         steps, there = as_steps(self, x, lengths)
         return self.terms_along(self.follow(steps, k, z, generator=generator), steps, there)
 
-    def terms_along(self, path: Path, steps: Tensor, there: Tensor) -> Terms:
+    def terms_along(self, path: Trajectory, steps: Tensor, there: Tensor) -> Terms:
         """The terms of a path, for all its steps at once."""
         terms = self._along(path, steps, there)
         self.watch(terms.kl.sum((0, 1, 2)) / (terms.kl.shape[1] * there.sum()))
         return terms
 
-    def _along(self, path: Path, steps: Tensor, there: Tensor) -> Terms:
+    def _along(self, path: Trajectory, steps: Tensor, there: Tensor) -> Terms:
         mask, prior = there.mT[:, None], self.parts.prior_of(path.h)  # (T, 1, B)
         numbers = self.parts.numbers_of(path.felt, path.h)
         fit = self.output.log_prob(numbers, steps.transpose(0, 1)[:, None]).sum(-1)
@@ -195,8 +182,8 @@ class VRNN(GaussianLatents):
         blind: bool = False,
         first: Tensor | None = None,
         *,
-        generator: torch.Generator | None,
-    ) -> Path:
+        generator: Generator | None,
+    ) -> Trajectory:
         """The recurrence, from its start or from ``state``, along k draws from q, or ``blind`` to
         the step itself from the prior, along ``given`` z ``(B, T, M)``, or, without a generator,
         along the means of q; the first of k along values ``first`` (B, T, M).
@@ -221,7 +208,7 @@ class VRNN(GaussianLatents):
         z, felt, h, mean, log_scale = (
             torch.stack(each).unflatten(1, (k, B)) for each in zip(*found, strict=True)
         )
-        return Path(z, felt, h, mean, log_scale, state)
+        return Trajectory(z, felt, h, mean, log_scale, state)
 
     def log_joint(self, x: Tensor, z: Tensor, lengths: Tensor | None = None) -> Tensor:
         """log p(x, z), ``(B, l E), (B, l M) -> (B,)``; latent values beyond the end of a row do not
@@ -242,18 +229,18 @@ class VRNN(GaussianLatents):
         return LogTerms(*(part.sum((0, 1)).view(z.shape[:2]) for part in terms[:3]))
 
     @torch.no_grad()
-    def draw_prior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_prior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """Of the latent values of each step given the steps before it, ``(k, B, T M)``."""
         path = self.follow(as_steps(self, x, None)[0], k, blind=True, generator=generator)
         return path.z.movedim(0, 2).flatten(2)
 
     @torch.no_grad()
-    def draw_posterior(self, x: Tensor, k: int, *, generator: torch.Generator) -> Tensor:
+    def draw_posterior(self, x: Tensor, k: int, *, generator: Generator) -> Tensor:
         """``k`` draws of p(z | x) for each row, ``(k, B, T M)``, as nearly as some sweeps of
         particle Gibbs come to it.
         """
         steps, there = as_steps(self, x.repeat(k, 1), None)
-        z = smoothed(self, steps.masked_fill(~there[..., None], torch.nan), generator)
+        z = smoothed_latents(self, steps.masked_fill(~there[..., None], torch.nan), generator)
         return z.flatten(1).unflatten(0, (k, -1))
 
     def live(self, x: Tensor) -> Tensor:
@@ -263,9 +250,7 @@ class VRNN(GaussianLatents):
         return PathPosterior(self, *as_steps(self, x, lengths))
 
     @torch.no_grad()
-    def step_kl(
-        self, x: Tensor, lengths: Tensor | None = None, *, generator: torch.Generator
-    ) -> Tensor:
+    def step_kl(self, x: Tensor, lengths: Tensor | None = None, *, generator: Generator) -> Tensor:
         """KL(q || p) of every step at one draw of those before, ``(B, l E) -> (B, T)``; zero beyond
         the end of a row.
         """
@@ -293,16 +278,16 @@ class VRNN(GaussianLatents):
         return h[there.sum(1), torch.arange(len(steps), device=h.device)]
 
     @torch.no_grad()
-    def draw_joint(self, n: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def draw_joint(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """``n`` exact draws of full length and the latent values behind them, ``(n, L E), (n, L
         M)``.
         """
         state = self.parts.start(check_count("draw", "n", n), self.like)
-        x, z = go_on(self, state, self.support.L, generator=generator)
+        x, z = go_on(self, state, self.length, generator=generator)
         return x.flatten(1), z.flatten(1)
 
     @torch.no_grad()
-    def extend(self, prefix: Tensor, steps: int, *, generator: torch.Generator) -> Tensor:
+    def extend(self, prefix: Tensor, steps: int, *, generator: Generator) -> Tensor:
         """The prefix and ``steps`` more, ``(n, l E) -> (n, (l + steps) E)``.
 
         What the prefix leaves open is drawn by a particle filter, so that continuations are draws
@@ -326,14 +311,14 @@ class VRNN(GaussianLatents):
         )
 
     @torch.no_grad()
-    def fill(self, x: Tensor, how: str = "mean", *, generator: torch.Generator) -> Tensor:
+    def fill(self, x: Tensor, how: str = "mean", *, generator: Generator) -> Tensor:
         """Rows with NaN replaced by the posterior ``"mean"``, the ``"mode"`` (bits) or one
         ``"draw"``, ``(B, L E)``.
         """
         return fill_steps(self, x, how, generator=generator)
 
     @torch.no_grad()
-    def initialize(self, data: Data, *, generator: torch.Generator) -> None:
+    def initialize(self, data: Data, *, generator: Generator) -> None:
         """Base rates, or means and scales, of the numbers in a step, from some training rows."""
         batch = data.batch(
             rng.permutation(len(data), generator)[:FIRST_ROWS].cpu(), generator=generator
@@ -343,14 +328,11 @@ class VRNN(GaussianLatents):
         self.output.initialize(some.mean(0), some.var(0, correction=0), len(some))
 
     def title(self) -> str:
-        made = self._made
+        made = self.arguments
         return (
             f"VRNN({made['cell']}, {made['hidden']} hidden, {made['latent']} latent, "
-            f"{self.support.L} steps of {self.output.support})"
+            f"{self.length} steps of {self.output.support})"
         )
-
-    def settings(self) -> Settings:
-        return dict(self._made)
 
     def _terms_at(self, x: Tensor, z: Tensor, lengths: Tensor | None) -> Terms:
         """The terms at given latent values ``(B, l M)``, of which those beyond the longest row are

@@ -8,9 +8,8 @@ Letters: n sequences, E numbers in a step, M latent dimensions, H hidden units, 
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_choice
 from partita.models.directed.outputs import Output
 from partita.nets.mlp import MLP
 
@@ -22,9 +21,8 @@ class Recurrence(nn.Module):
     numbers are h.
     """
 
-    def __init__(self, inputs: int, hidden: int, kind: str, *, generator: torch.Generator) -> None:
+    def __init__(self, inputs: int, hidden: int, kind: str, *, generator: Generator) -> None:
         super().__init__()
-        check_choice("VRNN", "cell", kind, tuple(CELLS))
         self.hidden, self.memory = hidden, hidden * (2 if kind == "lstm" else 1)
         self.cell = CELLS[kind](inputs, hidden, device=generator.device)
         with torch.no_grad():
@@ -56,7 +54,7 @@ class Parts(nn.Module):
         cell: str,
         activation: str,
         *,
-        generator: torch.Generator,
+        generator: Generator,
     ) -> None:
         super().__init__()
         more = {"widths": (features,), "activation": activation, "generator": generator}

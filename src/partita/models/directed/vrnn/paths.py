@@ -4,21 +4,22 @@ Letters: B rows, T steps, E numbers in a step, k draws for each row, M latent di
 units, F features.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.types import _size
 
 from partita.errors import invalid
 from partita.models.directed.autoregressive.model import row_ends
-from partita.models.directed.latent import normal_log_prob
+from partita.models.directed.latent import Plain, normal_log_prob
 
 if TYPE_CHECKING:
     from partita.models.directed.vrnn.model import VRNN
 
 
-class Path(NamedTuple):
+class Trajectory(NamedTuple):
     """What a pass of k draws for each row found, step by step."""
 
     z: Tensor  # (T, k, B, M)
@@ -29,11 +30,9 @@ class Path(NamedTuple):
     state: Tensor  # (k B, ...): memories after the last step
 
 
-class PathPosterior(Distribution):
+class PathPosterior(Plain):
     """q(z | x), each step given the draws before it; draws are ``(B, T M)``."""
 
-    arg_constraints: dict[str, Any] = {}
-    support = constraints.real_vector  # type: ignore[assignment]
     has_rsample = True
 
     def __init__(self, model: "VRNN", steps: Tensor, there: Tensor) -> None:
@@ -42,10 +41,9 @@ class PathPosterior(Distribution):
             steps.shape[:1], torch.Size([steps.shape[1] * model.latent]), validate_args=False
         )
 
-    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
-        path = self.model.follow(
-            self.steps, sample_shape.numel(), generator=torch.default_generator
-        )
+    def rsample(self, sample_shape: _size = ()) -> Tensor:
+        k = math.prod(sample_shape)
+        path = self.model.follow(self.steps, k, generator=torch.default_generator)
         return path.z.movedim(0, 2).flatten(2).view(*sample_shape, *self.batch_shape, -1)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -65,7 +63,7 @@ def as_steps(model: "VRNN", x: Tensor, lengths: Tensor | None) -> tuple[Tensor, 
     """Rows ``(B, l E)`` as steps ``(B, T, E)``, zero beyond their ends, and where there are any,
     ``(B, T)``; T is the longest's length.
     """
-    size, L = model.output.support.width, model.support.L
+    size, L = model.output.support.width, model.length
     if x.dim() != 2 or x.shape[-1] == 0 or x.shape[-1] % size or x.shape[-1] > L * size:
         remedy = "Cut it into windows, or build the model with a larger length."
         raise invalid(
