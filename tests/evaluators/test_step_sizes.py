@@ -2,14 +2,14 @@
 
 import math
 
+import pytest
 import torch
 from tests.truth.hard_models import Density
 from torch import Tensor
 
 from partita.core.support import Real
-from partita.evaluators import ReverseAIS
+from partita.evaluators import ReverseAIS, Sandwich
 from partita.evaluators.partition.annealing import resolve_kernel
-from partita.evaluators.partition.step_sizes import suited_to
 from partita.models import NeuralEnergy
 
 CENTERS, SCALES = torch.tensor([[3.0, 0, 0, 0], [-3.0, 0, 0, 0]]), torch.tensor([0.2, 1.0])
@@ -37,6 +37,19 @@ def test_steps_that_suit_stay_as_they_are() -> None:
     kernel = resolve_kernel("AIS", None, model, generator=seeded(0))
     wide = CENTERS[1] + torch.randn(64, 4, generator=seeded(2))
     narrow = CENTERS[0] + 0.2 * torch.randn(64, 4, generator=seeded(2))
-    assert suited_to(kernel, model, wide) == kernel
-    shorter = suited_to(kernel, model, narrow)
-    assert shorter.schedule[1][-1] < 0.5 * kernel.schedule[1][-1]  # type: ignore[attr-defined]
+    assert kernel.suited_to(model, wide) == kernel
+    _, longest, shortest = kernel.suited_to(model, narrow).schedule  # type: ignore[attr-defined]
+    assert longest == kernel.schedule[1]  # type: ignore[attr-defined]
+    assert shortest[-1] < 0.5 * longest[-1]
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_scales_that_differ_a_hundredfold_are_scored(rows: bool) -> None:
+    """It stopped with "no proposal accepted", with rows and without."""
+    scales = torch.tensor([0.01, 1.0, 1.0, 10.0])
+    model = NeuralEnergy(Density(lambda x: 0.5 * (x / scales.to(x)).square().sum(-1)), Real(4))
+    known = scales * torch.randn(128, 4, generator=seeded(1)) if rows else None
+    q = Sandwich()(model, rows=known, generator=seeded(0))
+    truth = 2 * math.log(2 * math.pi) + float(scales.log().sum())
+    assert q.verdict == ("tight" if rows else "loose")
+    assert q.low <= truth <= q.high and q.width < 0.4

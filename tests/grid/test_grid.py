@@ -67,10 +67,9 @@ PILOTS = {
         "WITNESSES": 8,
         "LOCAL_TEMPERATURES": 4,
     },
-    "evaluators.partition.step_sizes": {"STEPS": 5},
     "evaluators.partition.witnesses": {"SOUGHT": 4},
     "samplers.alternating": {"TUNING_STEPS": 2},
-    "samplers.gradient": {"TUNING_TEMPERATURES": 3, "TUNING_STEPS": 2, "TUNING_CHAINS": 8},
+    "samplers.gradient": {"TUNING_BETAS": (0.0, 0.5, 1.0), "TUNING_STEPS": 2, "TUNING_CHAINS": 8},
 }
 pytestmark = pytest.mark.slow
 

@@ -499,6 +499,12 @@ class Sampler(Checked, ABC, Generic[Walk]):
         """
         return self
 
+    def suited_to(self, model: EnergyModel, x: Tensor) -> Self:
+        """The tuned kernel with steps that also suit chains at ``x``, ``(N, D)``; itself where
+        there is nothing to suit.
+        """
+        return self
+
 
 def check_kernel(owner: str, parameter: str, value: object) -> None:
     """An object that moves chains."""

@@ -127,10 +127,11 @@ def axes(energy: Energy, x: Tensor) -> Tensor:
     """The directions in which F bends at x, ``(D, D)``, where they differ much: a thin slanted
     ridge then lies along a coordinate.
     """
-    hessian = torch.nan_to_num(
-        torch.autograd.functional.hessian(lambda point: energy(point[None])[0], x)
-    )
-    bend, turn = torch.linalg.eigh(hessian)
+    try:
+        hessian = torch.autograd.functional.hessian(lambda point: energy(point[None])[0], x)
+    except RuntimeError:  # steps that torch has no derivative for
+        hessian = torch.eye(len(x), dtype=x.dtype, device=x.device)
+    bend, turn = torch.linalg.eigh(torch.nan_to_num(torch.as_tensor(hessian)))
     slanted = float(bend.abs().max()) > SLANTED * float(bend.abs().min())
     return turn if slanted else torch.eye(len(x), dtype=x.dtype, device=x.device)
 
@@ -246,9 +247,10 @@ def _with_slope(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         value = energy(x)
-        slope = (
-            torch.autograd.grad(value.sum(), x)[0] if value.requires_grad else torch.zeros_like(x)
-        )
+        try:
+            (slope,) = torch.autograd.grad(value.sum(), x)
+        except RuntimeError:  # constant, or made of steps that torch has no derivative for
+            slope = torch.zeros_like(x)
     return value.detach(), torch.nan_to_num(slope)
 
 

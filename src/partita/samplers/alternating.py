@@ -25,6 +25,7 @@ from partita.samplers.gradient import (
     Metropolis,
     MetropolisInfo,
     MetropolisState,
+    suiting_run,
     tuning_run,
 )
 from partita.samplers.langevin import MALA
@@ -108,3 +109,12 @@ class Alternating(Sampler[MetropolisState]):
         pilot = Alternating(replace(self.kernel, warm_up=TUNING_STEPS))
         schedule = tuning_run(pilot, model, generator)
         return Alternating(replace(self.kernel, warm_up=0, schedule=schedule))
+
+    def suited_to(self, model: EnergyModel, x: Tensor) -> "Alternating":
+        """The kernel whose chains draw their steps down to what the narrowest places need."""
+        schedule = self.kernel.schedule
+        if schedule is None:
+            return self
+        pilot = Alternating(replace(self.kernel, schedule=None, warm_up=TUNING_STEPS))
+        found = suiting_run(pilot, schedule, model, x)
+        return Alternating(replace(self.kernel, schedule=found))

@@ -13,7 +13,7 @@ Letters: C chains, T temperatures, D visible.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple, Self, TypeAlias
 
 import torch
@@ -26,11 +26,17 @@ from partita.core.checks import check_real
 from partita.core.protocols import EnergyModel, Field, Sampler
 from partita.errors import Diverged, invalid
 from partita.samplers import step_size as sizes
+from partita.samplers.metric import Metric, metric_between
 from partita.samplers.step_size import Schedule, StepSize
 
 # in a row without one accepted, after which a kernel gives up
 STUCK_STEPS, STUCK_PROPOSALS = 50, 2000
-TUNING_TEMPERATURES, TUNING_STEPS, TUNING_CHAINS = 11, 25, 64
+# inverse temperatures at which steps are tuned: near the reference a narrow target bends soonest
+TUNING_BETAS = (0.0, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+TUNING_STEPS, TUNING_CHAINS = 25, 64
+SHORTER = 2.0  # times by which steps must be too long for shorter ones to be drawn
+NARROW = 0.1  # share of the states whose own steps are no longer than the shortest
+SUITING_KEY = 1409
 
 
 class MetropolisState(NamedTuple):
@@ -74,12 +80,12 @@ def energy_and_gradient(owner: str, model: EnergyModel, x: Tensor) -> tuple[Tens
             allowed = f"have shape {tuple(x.shape[:-1])}, one number for each row"
             remedy = "Sum or squeeze the last dimension."
             raise invalid(owner, what, allowed, tuple(energy.shape), remedy)
-        if not energy.requires_grad:
-            remedy = "Compute it by torch operations, without detach or no_grad."
-            raise invalid(
-                owner, what, "be differentiable in x", "a value without a gradient", remedy
-            )
-        (gradient,) = torch.autograd.grad(energy.sum(), x)
+        try:
+            (gradient,) = torch.autograd.grad(energy.sum(), x)
+        except RuntimeError as error:
+            got = str(error) if energy.requires_grad else "a value without a gradient"
+            remedy = "Compute it by torch operations that have one, without detach or no_grad."
+            raise invalid(owner, what, "be differentiable in x", got, remedy) from None
     return energy.detach(), gradient
 
 
@@ -103,16 +109,25 @@ def leapfrog(
     gradient: Tensor,
     size: Tensor,
     steps: int,
+    metric: Metric | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``steps`` leapfrog steps of length ``size`` ``(*, 1)``: the place, momentum, energy and
-    gradient at their end.
+    """``steps`` leapfrog steps of length ``size`` ``(*, 1)``, in the coordinates of a ``metric``
+    where there is one: the place, momentum, energy and gradient at their end.
     """
+    stretch = None if metric is None else metric.stretch(model.beta, x)
+
+    def force() -> Tensor:
+        return gradient if stretch is None else (gradient @ stretch.axes) * stretch.lengths
+
+    def velocity(p: Tensor) -> Tensor:
+        return p if stretch is None else (p * stretch.lengths) @ stretch.axes.mT
+
     energy = gradient
     for _ in range(steps):
-        half = torch.addcmul(momentum, size, gradient, value=-0.5)
-        x = torch.addcmul(x, size, half)
+        half = torch.addcmul(momentum, size, force(), value=-0.5)
+        x = torch.addcmul(x, size, velocity(half))
         energy, gradient = energy_and_gradient(owner, model, x)
-        momentum = torch.addcmul(half, size, gradient, value=-0.5)
+        momentum = torch.addcmul(half, size, force(), value=-0.5)
     return x, momentum, energy, gradient
 
 
@@ -133,6 +148,7 @@ class Metropolis(Sampler[MetropolisState]):
     warm_up: NonNegativeInt = 200
     acceptance: Acceptance = 0.6
     schedule: Annotated[Schedule, sizes.check_schedule] | None = None
+    metric: Metric | None = field(default=None, repr=False, compare=False)
 
     remembers = True
 
@@ -178,7 +194,7 @@ class Metropolis(Sampler[MetropolisState]):
     def step(
         self, model: EnergyModel, state: MetropolisState, *, generator: torch.Generator
     ) -> tuple[MetropolisState, MetropolisInfo]:
-        size = self.varied(self._size(model, state), state, generator)
+        size = self.varied(self._size(model, state, generator), state, generator)
         momentum = rng.normal(state.x.shape, state.x, generator)
         x, end, energy, gradient = self.propose(model, state, momentum, size)
         log_accept = state.energy - energy + 0.5 * (momentum.square() - end.square()).sum(-1)
@@ -206,13 +222,48 @@ class Metropolis(Sampler[MetropolisState]):
         schedule = tuning_run(replace(self, warm_up=TUNING_STEPS), model, generator)
         return replace(self, warm_up=0, schedule=schedule)
 
-    def _size(self, model: EnergyModel, state: MetropolisState) -> Tensor:
-        """From the schedule where there is one, else what the warm-up says by now."""
-        if self.schedule is not None:
-            beta = torch.as_tensor(model.beta).to(state.energy)
-            return sizes.scheduled(self.schedule, beta if beta.dim() else beta[None])
-        known = state.size
-        return (known.log_size if int(known.steps) < self.warm_up else known.average).exp()
+    @torch.no_grad()
+    def suited_to(self, model: EnergyModel, x: Tensor) -> Self:
+        """The kernel in coordinates in which the energy bends evenly, as far as states ``x`` show,
+        and whose chains draw their steps down to what the narrowest places among them need.
+        """
+        if self.schedule is None:
+            return self
+        schedule, metric = self.schedule, self._metric(model, x)
+        adaptive = replace(self, schedule=None, warm_up=TUNING_STEPS, metric=metric)
+        try:
+            if metric is not None:
+                schedule = tuning_run(adaptive, model, rng.keyed(SUITING_KEY, 0))
+            schedule = suiting_run(adaptive, schedule, model, x)
+        except Diverged:  # what cannot be tuned is named where the chains run
+            return self
+        return replace(self, schedule=schedule, metric=metric)
+
+    def _metric(self, model: EnergyModel, x: Tensor) -> Metric | None:
+        """From the slopes of the energy at draws of the reference and at ``x``."""
+        owner, reference = type(self).__name__, model.annealed(0.0)
+        draws = model.reference().draw(TUNING_CHAINS, generator=rng.keyed(SUITING_KEY, 1))
+        slopes = (
+            energy_and_gradient(owner, target, at)[1]
+            for target, at in ((reference, draws), (model, x))
+        )
+        return metric_between(*slopes)
+
+    def _size(
+        self, model: EnergyModel, state: MetropolisState, generator: torch.Generator
+    ) -> Tensor:
+        """From the schedule where there is one, drawn for each chain between its longest and its
+        shortest, evenly on a logarithmic scale; else what the warm-up says by now.
+        """
+        if self.schedule is None:
+            known = state.size
+            return (known.log_size if int(known.steps) < self.warm_up else known.average).exp()
+        beta = torch.as_tensor(model.beta).to(state.energy)
+        longest, *shortest = sizes.scheduled(self.schedule, beta if beta.dim() else beta[None])
+        if not shortest:
+            return longest
+        u = rng.uniform(state.energy.shape, state.energy, generator)
+        return longest * (shortest[0] / longest) ** u
 
     def _adapt(self, size: StepSize, info: MetropolisInfo) -> StepSize:
         moved = info.accepted.any(-1, keepdim=True)
@@ -247,7 +298,7 @@ def tuning_run(
     x = model.reference().draw(TUNING_CHAINS, generator=generator)
     state = kernel.init(model.annealed(0.0), x, generator=generator)
     betas, found = [], []
-    for beta in torch.linspace(0, 1, TUNING_TEMPERATURES).tolist():
+    for beta in TUNING_BETAS:
         target = model.annealed(beta)
         if betas:
             average = state.size.average
@@ -258,3 +309,30 @@ def tuning_run(
         betas.append(float(torch.as_tensor(target.beta).max()))
         found.append(float(state.size.average.exp().mean()))
     return tuple(betas), tuple(found)
+
+
+@torch.no_grad()
+def suiting_run(
+    kernel: Sampler[MetropolisState], schedule: Schedule, model: EnergyModel, x: Tensor
+) -> Schedule:
+    """The schedule with the steps that the narrowest of places ``x`` need, ``(N, D)``, as its
+    shortest; as it is where its own are not much longer.
+
+    Chains go down from the model, and each adapts a step size of its own.
+    """
+    betas, longest = schedule[:2]
+    generator = rng.keyed(SUITING_KEY, 2)
+    shortest = list(longest)
+    state = kernel.init(model, x[:, None], generator=generator)
+    log_size = state.size.average.new_full((len(x), 1), longest[-1]).log()
+    for i in reversed(range(len(betas))):
+        target = model.annealed(betas[i])
+        state = kernel.place(target, state, state.x, generator=generator)
+        state = state._replace(size=sizes.start(log_size.exp(), log_size))
+        for _ in range(TUNING_STEPS):
+            state, _ = kernel.step(target, state, generator=generator)
+        log_size = state.size.average
+        shortest[i] = min(float(log_size.exp().quantile(NARROW)), longest[i])
+    if all(SHORTER * short > long for short, long in zip(shortest, longest, strict=True)):
+        return schedule
+    return betas, longest, tuple(shortest)

@@ -29,6 +29,7 @@ class HMC(Metropolis):
         warm_up: Steps in which the step size is adapted, by dual averaging; then it stays.
         acceptance: Wanted share of accepted proposals.
         schedule: Fixed step sizes along a path, as :meth:`tuned` finds them.
+        metric: Coordinates in which steps are made, as :meth:`suited_to` finds them.
         leapfrogs: L, gradients of one step.
         jitter: Each chain's step size is drawn anew within this share of epsilon on both sides: a
             trajectory that always lasts half a period of the target would go to and fro between two
@@ -49,5 +50,12 @@ class HMC(Metropolis):
         self, model: EnergyModel, state: MetropolisState, momentum: Tensor, size: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return leapfrog(
-            "HMC", model, state.x, momentum, state.gradient, size[..., None], self.leapfrogs
+            "HMC",
+            model,
+            state.x,
+            momentum,
+            state.gradient,
+            size[..., None],
+            self.leapfrogs,
+            self.metric,
         )

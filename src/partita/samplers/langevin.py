@@ -104,6 +104,7 @@ class MALA(Metropolis):
             acceptance; then it stays.
         acceptance: Wanted share of accepted proposals.
         schedule: Fixed step sizes along a path, as :meth:`tuned` finds them.
+        metric: Coordinates in which steps are made, as :meth:`suited_to` finds them.
 
     >>> MALA(step_size=0.1, warm_up=0)
     MALA(step_size=0.1, warm_up=0, acceptance=0.6, schedule=None)
@@ -112,4 +113,6 @@ class MALA(Metropolis):
     def propose(
         self, model: EnergyModel, state: MetropolisState, momentum: Tensor, size: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return leapfrog("MALA", model, state.x, momentum, state.gradient, size[..., None], 1)
+        return leapfrog(
+            "MALA", model, state.x, momentum, state.gradient, size[..., None], 1, self.metric
+        )

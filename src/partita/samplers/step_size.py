@@ -22,8 +22,8 @@ from partita.core.checks import check_real
 from partita.errors import invalid
 
 GAMMA, DELAY, DECAY = 0.05, 10.0, 0.75
-# inverse temperatures, and the step size at each
-Schedule = tuple[tuple[float, ...], tuple[float, ...]]
+# inverse temperatures, the step size at each, and the shortest that chains draw where there is one
+Schedule = tuple[tuple[float, ...], ...]
 
 
 class StepSize(NamedTuple):
@@ -64,23 +64,26 @@ def reopened(size: StepSize, warm_up: int) -> StepSize:
 
 
 def check_schedule(owner: str, parameter: str, schedule: Schedule) -> None:
-    """As many step sizes above 0 as inverse temperatures."""
-    pair = (
+    """As many step sizes above 0 as inverse temperatures, once or twice."""
+    columns = (
         isinstance(schedule, tuple | list)
-        and len(schedule) == 2
+        and len(schedule) in (2, 3)
         and all(isinstance(part, tuple | list) for part in schedule)
     )
-    if not pair or len(schedule[0]) != len(schedule[1]) or not schedule[0]:
+    if not columns or len({len(part) for part in schedule}) != 1 or not schedule[0]:
         allowed = "be inverse temperatures and as many step sizes"
         raise invalid(owner, parameter, allowed, repr(schedule))
-    for beta, size in zip(*schedule, strict=True):
+    for beta, *lengths in zip(*schedule, strict=True):
         check_real(owner, parameter, beta, 0)
-        check_real(owner, parameter, size, 0, open_low=True)
+        for size in lengths:
+            check_real(owner, parameter, size, 0, open_low=True)
 
 
-def scheduled(schedule: Schedule, beta: Tensor) -> Tensor:
-    """The step size at ``beta``, linear between the temperatures of the schedule."""
-    betas, sizes = (beta.new_tensor(column) for column in schedule)
+def scheduled(schedule: Schedule, beta: Tensor) -> list[Tensor]:
+    """The step sizes at ``beta``, the longest and, where there is one, the shortest: linear between
+    the temperatures of the schedule.
+    """
+    betas, *columns = (beta.new_tensor(column) for column in schedule)
     above = torch.searchsorted(betas, beta.contiguous()).clamp(1, len(betas) - 1)
-    share = (beta - betas[above - 1]) / (betas[above] - betas[above - 1])
-    return torch.lerp(sizes[above - 1], sizes[above], share.clamp(0, 1))
+    share = ((beta - betas[above - 1]) / (betas[above] - betas[above - 1])).clamp(0, 1)
+    return [torch.lerp(sizes[above - 1], sizes[above], share) for sizes in columns]

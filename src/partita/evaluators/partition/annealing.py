@@ -31,7 +31,6 @@ from partita.core.protocols import EnergyModel, Sampler, check_kernel
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import summarize_weights
 from partita.errors import Diverged, Unsupported
-from partita.evaluators.partition.step_sizes import suited_to
 from partita.runtime import processes
 
 PILOT_TEMPERATURES = 200
@@ -311,7 +310,7 @@ def resolve_kernel(
         )
     kernel = chosen.tuned(model, generator=generator)
     rows = model.anchor_rows(PILOT_CHAINS)
-    return kernel if rows is None or kernel is chosen else suited_to(kernel, model, rows)
+    return kernel if rows is None or kernel is chosen else kernel.suited_to(model, rows)
 
 
 def check_annealing(owner: str, temperatures: int | None, chains: int, level: float) -> None:

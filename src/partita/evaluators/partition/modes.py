@@ -25,7 +25,6 @@ from torch.distributions import Normal
 from partita.core import rng
 from partita.core.protocols import Capability, EnergyModel, Sampler
 from partita.evaluators.partition.annealing import anneal_here
-from partita.evaluators.partition.step_sizes import suited_to
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
 from partita.models.energy.reference import whitening_of
 
@@ -39,6 +38,7 @@ STEEPEST = 64  # of them descend from where the energy is steepest
 DESCENTS, DESCENT_STEPS = 192, 100  # others that descend; on real supports
 MOST_BENT = 64  # coordinates up to which second derivatives are taken
 SAME = 0.05  # of the reference's deviation, within which two minima are one
+PIT = 10.0  # nats by which a minimum may hold less than draws of the reference show
 REACHES = (1.0, 2.0, 4.0, 8.0)  # of the reference's deviations, from which points descend
 SOUGHT = 64  # chains of each kind of start
 EXPLAINED = 3.0  # nats by which a product at a state may explain it better than the mixture does
@@ -82,10 +82,10 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         )
         around = _around(model, minima, 2 * SOUGHT, generator)
         inside = torch.isfinite(model.free_energy(around))
-        starts = [around] if bool(inside.all()) else [around[inside], drawn]
+        starts = [around] if bool(inside.all()) and len(around) else [around[inside], drawn]
     pointed = model.landmarks(SOUGHT)
     x = torch.cat([*starts, *([] if pointed is None else [pointed])])
-    return come_to_rest(model, suited_to(kernel, model, x), x, generator)
+    return come_to_rest(model, kernel.suited_to(model, x), x, generator)
 
 
 def come_to_rest(
@@ -144,23 +144,35 @@ def distinct(x: Tensor, apart: float) -> Tensor:
 
 def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """``n`` states about minima ``(M, D)`` in turn, as far from each as the energy's bend allows,
-    up to the curvature of the reference.
+    up to the curvature of the reference; none where all are pits that hold no mass.
     """
-    which = torch.arange(n, device=minima.device) % len(minima)
     if minima.shape[1] > MOST_BENT:
-        return minima[which]
-    flat = float(
-        minima.new_tensor(1.0)
-        / model.reference().draw(SOUGHT, generator=generator).var().clamp_min(1e-12)
-    )
+        return minima[torch.arange(n, device=minima.device) % len(minima)]
+    drawn = model.reference().draw(SOUGHT, generator=generator)
+    flat = float(minima.new_tensor(1.0) / drawn.var().clamp_min(1e-12))
     bends: list[Any] = [
         torch.autograd.functional.hessian(lambda x: model.free_energy(x[None])[0].double(), at)
         for at in minima
     ]
     curvature, axes = torch.linalg.eigh(torch.nan_to_num(torch.stack(bends).double()))
-    scales = curvature.clamp_min(flat).rsqrt().to(minima)
+    curvature = curvature.clamp_min(flat)
+    scales, axes = curvature.rsqrt().to(minima), axes.to(minima)
+    held = 0.5 * (math.log(2 * math.pi) - curvature.log()).sum(-1) - model.free_energy(minima)
+    kept = (held > _shown_by(model, drawn) - PIT).nonzero()[:, 0]
+    if not len(kept):
+        return minima[:0]
+    which = kept[torch.arange(n, device=minima.device) % len(kept)]
     u = rng.normal((n, minima.shape[1]), minima, generator)
-    return minima[which] + torch.einsum("nij,nj->ni", axes.to(minima)[which], scales[which] * u)
+    return minima[which] + torch.einsum("nij,nj->ni", axes[which], scales[which] * u)
+
+
+def _shown_by(model: EnergyModel, drawn: Tensor) -> float:
+    """log of the mass that draws of the reference show by themselves: no more than Z but for
+    chance.
+    """
+    reference = model.reference()
+    log_w = (reference.free_energy(drawn) - model.free_energy(drawn)).double()
+    return float(reference.log_z + torch.logsumexp(log_w, 0) - math.log(len(drawn)))
 
 
 def _descended(model: EnergyModel, x: Tensor) -> Tensor:

@@ -105,7 +105,8 @@ class Sandwich(FromBothEnds):
             return reach_to_rounding(self._from_start(model, kernel, generator), model)
         starts = {} if known is None else {"rows": settle(model, kernel, known, generator)}
         starts["sought"] = sought(model, kernel, generator)
-        paths = [self._path(model, "base rates", generator, kernel)]
+        kernel = kernel.suited_to(model, torch.cat(list(starts.values())))
+        paths = [path_along(model, "base rates", kernel, generator)]
         cut_off = isinstance(model.reference(), CutReference)  # a mixture would reach beyond it
         guidable = "joint" not in needs_of(kernel) and not cut_off
         paths += (
@@ -199,28 +200,16 @@ class Sandwich(FromBothEnds):
         )
         return min(unseen(sides.forward, sides.witnesses), float(torch.logsumexp(local, 0)))
 
-    def _path(
-        self,
-        model: EnergyModel,
-        begins: str,
-        generator: torch.Generator,
-        kernel: Sampler | None = None,
-    ) -> Path:
-        kernel = (
-            resolve_kernel("Sandwich", self.kernel, model, generator=generator)
-            if kernel is None
-            else kernel
-        )
-        return Path(begins, model, kernel, pilot_run(model, kernel, generator))
+    def _path(self, model: EnergyModel, begins: str, x: Tensor, generator: torch.Generator) -> Path:
+        """A path with a kernel of its own, whose steps suit chains at ``x``."""
+        kernel = resolve_kernel("Sandwich", self.kernel, model, generator=generator)
+        return path_along(model, begins, kernel.suited_to(model, x), generator)
 
     def _guided(self, model: EnergyModel, x: Tensor, more: int, generator: torch.Generator) -> Path:
         mixture = mixture_at(model, x, more * COMPONENTS, generator=generator)
-        first = self._path(Guided(model, mixture), "", generator).pilot
-        return self._path(
-            Guided(model, weighed(mixture, first.x, first.log_w)),
-            f"a mixture of {mixture.size}",
-            generator,
-        )
+        first = self._path(Guided(model, mixture), "", x, generator).pilot
+        guided = Guided(model, weighed(mixture, first.x, first.log_w))
+        return self._path(guided, f"a mixture of {mixture.size}", x, generator)
 
     def _sides(self, path: Path, x: Tensor, generator: torch.Generator) -> Sides:
         """Up from the reference, and down from where that ended and from ``x``."""
@@ -289,6 +278,13 @@ class Sandwich(FromBothEnds):
                 "added": reached - high,
             },
         )
+
+
+def path_along(
+    model: EnergyModel, begins: str, kernel: Sampler, generator: torch.Generator
+) -> Path:
+    """A path with a pilot's run along it."""
+    return Path(begins, model, kernel, pilot_run(model, kernel, generator))
 
 
 def needs_of(kernel: Sampler) -> tuple[str, ...]:

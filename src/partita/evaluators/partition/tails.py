@@ -8,6 +8,12 @@ along rays u that fill a cone of k dimensions: all of space for random direction
 axis along which F is flat. A chain that moves by local steps from a normal reference never sees a
 tail that falls like a power, nor that there is no end to it; far points do.
 
+A tail in no direction that is known beforehand is followed: the least energy on spheres of growing
+radius, from many directions. Along such a ridge its width counts as well,
+
+.. math:: a = \frac{d}{d \log r} \Big[ F + \tfrac12 \log \det \nabla_\perp^2 F \Big] > 1
+          (theory/scoring.md, eq. 5.28)
+
 Letters: D coordinates, k dimensions of a cone, n rays.
 """
 
@@ -38,7 +44,12 @@ DRAWS = 256  # of the reference, that say what is far
 ASIDE = 0.01
 FARTHEST = 3  # chains that lie beyond what counts as reached
 GRID = 400  # radii of an integral along a ray
-MOST_BENT = 64  # coordinates up to which second derivatives give axes
+MOST_BENT = 64  # coordinates up to which second derivatives give axes and ridges are followed
+# radii at which ridges are followed, from which on light tails are left, steps at each
+FOLLOWED, ENOUGH, TURNS = (3.0, 10.0, 30.0, 1e2, 1e3, *RADII), 1e3, 40
+WIDE = 10.0  # over the square of the distance, a bend below which a ridge is a sheet or a cone
+STARTS, RIDGES = 32, 16  # far chains and random rays that are followed; ridges that are looked at
+ALIKE = 1e-3  # between the directions of two ridges
 KEY = 1213
 
 Energy = Callable[[Tensor], Tensor]
@@ -54,7 +65,7 @@ class Cone(NamedTuple):
 def check_integral(owner: str, model: EnergyModel) -> None:
     """Refuse a model on real coordinates whose Z is plainly infinite."""
     if isinstance(model.support, Real):
-        log_tail_share(owner, model, reference_draws(model))
+        tails_beyond(owner, model, reference_draws(model))
 
 
 def reach_to_tails(owner: str, q: Quantity, model: EnergyModel, x: Tensor) -> Quantity:
@@ -63,7 +74,8 @@ def reach_to_tails(owner: str, q: Quantity, model: EnergyModel, x: Tensor) -> Qu
     """
     if not isinstance(model.support, Real):
         return q
-    high = float(np.logaddexp(q.high, q.value + log_tail_share(owner, model, x)))
+    tails = tails_beyond(owner, model, x)
+    high = float(np.logaddexp.reduce([q.high, q.value + tails.log_share, tails.log_mass]))
     return replace(
         q,
         high=high,
@@ -72,11 +84,18 @@ def reach_to_tails(owner: str, q: Quantity, model: EnergyModel, x: Tensor) -> Qu
     )
 
 
-@torch.no_grad()
-def log_tail_share(owner: str, model: EnergyModel, x: Tensor) -> float:
-    """log of the mass farther out than nearly all of ``x``, ``(N, D)``, as a share of the mass
-    inside; minus infinity where tails are light.
+class Tails(NamedTuple):
+    """What lies farther out than chains went: in cones, as a share of the mass within, and on
+    ridges; minus infinity where tails are light.
     """
+
+    log_share: float
+    log_mass: float
+
+
+@torch.no_grad()
+def tails_beyond(owner: str, model: EnergyModel, x: Tensor) -> Tails:
+    """The mass farther out than nearly all of ``x``, ``(N, D)``; refused where it has no end."""
     double = in_double(model)
     x, draws = x.double(), reference_draws(double)
     scale = draws.std(0)
@@ -95,10 +114,16 @@ def log_tail_share(owner: str, model: EnergyModel, x: Tensor) -> float:
                 _check_fall(owner, model, energy, cone)
                 share = _log_share_beyond(energy, cone, t)
                 (lines if len(cone.axes) == 1 else shares).append(share)
-            shares.append(float(np.logaddexp.reduce([-math.inf, *lines])))
+            shares.append(_log_sum(lines))
+        mass = log_ridge_mass(owner, model, energy, t) + float(scale.log().sum())
     except RuntimeError:  # a network that cannot be called in float64
-        return -math.inf
-    return max(shares)
+        return Tails(-math.inf, -math.inf)
+    return Tails(max(shares), mass)
+
+
+def _log_sum(logs: list[float]) -> float:
+    """log of a sum; minus infinity of nothing."""
+    return float(torch.logsumexp(torch.tensor([-math.inf, *logs], dtype=torch.float64), 0))
 
 
 def _frames(energy: Energy, t: Tensor) -> Iterator[Tensor]:
@@ -137,6 +162,97 @@ def _cones(energy: Energy, frame: Tensor) -> Iterator[Cone]:
         yield Cone((u / u.norm(dim=-1, keepdim=True)) @ frame[:k], frame[:k])
 
 
+class Ridges(NamedTuple):
+    """Where tails are heavy: n ridges of least energy, at each of R radii."""
+
+    u: Tensor  # (R, n, D), of length one
+
+    def profile(self, energy: Energy) -> tuple[Tensor, Tensor]:
+        """F + half the log determinant of its bends across, ``(R, n)``, and whether each ridge is
+        narrow far out, ``(n,)``; none is wider than its distance.
+        """
+        D = self.u.shape[-1]
+        values, narrow = torch.empty(self.u.shape[:2]).to(self.u), torch.ones(self.u.shape[1])
+        for i, r in enumerate(FOLLOWED):
+            for j, u in enumerate(self.u[i]):
+                bend = torch.autograd.functional.hessian(lambda at: energy(at[None])[0], r * u)
+                across = torch.linalg.svd(u[None]).Vh[1:]
+                bend = across @ torch.nan_to_num(torch.as_tensor(bend), 0.0, 0.0, 0.0) @ across.mT
+                bends = torch.linalg.eigvalsh(bend)
+                values[i, j] = 0.5 * bends.clamp_min(r**-2).log().sum()
+                narrow[j] *= r < ENOUGH or float(bends.min()) > WIDE / r**2
+        lengths = torch.tensor(FOLLOWED).to(self.u)[:, None, None]
+        constant = 0.5 * (D - 1) * math.log(2 * math.pi)
+        return energy(lengths * self.u) + values - constant, narrow > 0
+
+
+def log_ridge_mass(owner: str, model: EnergyModel, energy: Energy, t: Tensor) -> float:
+    """log of the mass on ridges farther out than nearly all of ``t``; refused where it has no
+    end.
+    """
+    ridges = _followed(energy, t)
+    if not ridges.u.shape[1]:
+        return -math.inf
+    values, narrow = ridges.profile(energy)
+    log_r = torch.tensor(FOLLOWED).to(values).log()[:, None]
+    falls = (values.diff(dim=0) / log_r.diff(dim=0))[-2:].amax(0)  # (n,)
+    if float(falls.min()) <= 1 + SLACK:
+        raise _endless(owner, model, "along a ridge", 1, float(falls.min()))
+    ahead = (t @ ridges.u[-1].mT).topk(min(FARTHEST, len(t)), 0).values[-1]  # (n,)
+    reached = ahead.clamp(FOLLOWED[0], RADII[-2]).log()
+    grid = torch.linspace(0, 1, GRID).to(values)[:, None]
+    at = reached + grid * (log_r[-1] - reached)  # (GRID, n), of log r
+    above = torch.searchsorted(log_r[:, 0].contiguous(), at).clamp(1, len(log_r) - 1)
+    share = (at - log_r[above - 1, 0]) / (log_r[above, 0] - log_r[above - 1, 0])
+    height = torch.lerp(values.gather(0, above - 1), values.gather(0, above), share)
+    step = ((log_r[-1] - reached) / (GRID - 1)).log()
+    near = torch.logsumexp(at - height, 0) + step
+    rest = log_r[-1] - values[-1] - (falls - 1).log()
+    masses = torch.logaddexp(near, rest)
+    wide = float(masses[~narrow].max()) if bool((~narrow).any()) else -math.inf
+    return _log_sum([*masses[narrow].tolist(), wide])
+
+
+def _followed(energy: Energy, t: Tensor) -> Ridges:
+    """Ridges as found from axes, from far states ``t`` and from random rays."""
+    D = t.shape[1]
+    if not 1 < D <= MOST_BENT:
+        return Ridges(t.new_empty(len(FOLLOWED), 0, D))
+    noise = rng.normal((STARTS, D), torch.zeros((), dtype=torch.float64), rng.keyed(KEY, 0)).to(t)
+    far = t[t.norm(dim=-1).topk(min(STARTS, len(t))).indices]
+    frames = list(_frames(energy, t))
+    u = torch.cat([noise, far, *frames, *(-frame for frame in frames)])
+    places: list[Tensor] = []  # of least energy, at each radius
+    for i, r in enumerate(FOLLOWED):
+        u = _turned(energy, u, r)
+        places.append(u)
+        if r >= ENOUGH:
+            fall = energy(r * u) - energy(FOLLOWED[i - 1] * places[i - 1])
+            fall = fall / math.log(r / FOLLOWED[i - 1])
+            heavy = torch.isfinite(fall) & (fall < 10 * HEAVY)
+            u, places = u[heavy], [place[heavy] for place in places]
+        if not len(u):
+            return Ridges(t.new_empty(len(FOLLOWED), 0, D))
+    apart: list[int] = []
+    for i in energy(FOLLOWED[-1] * u).argsort().tolist():
+        if all(float((u[i] - u[j]).norm()) > ALIKE for j in apart) and len(apart) < RIDGES:
+            apart.append(i)
+    return Ridges(torch.stack(places)[:, apart])
+
+
+def _turned(energy: Energy, u: Tensor, r: float) -> Tensor:
+    """Rays ``(n, D)`` turned to where the energy is less on the sphere of radius r."""
+    leaf = (u / u.norm(dim=-1, keepdim=True).clamp_min(1e-300)).detach().requires_grad_()
+    optimizer = torch.optim.Rprop([leaf], lr=0.1 / r, step_sizes=(1e-9 / r, 1.0))
+    for _ in range(TURNS):
+        with torch.enable_grad():
+            value = energy(r * leaf / leaf.norm(dim=-1, keepdim=True)).sum()
+            (slope,) = torch.autograd.grad(value, leaf)
+        leaf.grad = torch.nan_to_num(slope, 0.0, 0.0, 0.0)
+        optimizer.step()
+    return (leaf / leaf.norm(dim=-1, keepdim=True)).detach()
+
+
 def exponents(energy: Energy, rays: Tensor) -> Tensor:
     """a between each two of the far radii, ``(*, D) -> (*, 2)``; infinite where the density is
     zero.
@@ -153,10 +269,14 @@ def _check_fall(owner: str, model: EnergyModel, energy: Energy, cone: Cone) -> N
     if float(slowest) <= k + SLACK:
         D = cone.axes.shape[1]
         where = "far out" if k == D else f"along {k} of {D} directions"
-        raise Diverged(
-            f"{owner}: exp(-F) of {model.title()} must fall faster than 1 / r^{k} {where}, else Z "
-            f"is infinite; it falls like 1 / r^{float(slowest):.2f}. Let the energy rise faster."
-        )
+        raise _endless(owner, model, where, k, float(slowest))
+
+
+def _endless(owner: str, model: EnergyModel, where: str, k: int, fall: float) -> Diverged:
+    return Diverged(
+        f"{owner}: exp(-F) of {model.title()} must fall faster than 1 / r^{k} {where}, else Z is "
+        f"infinite; it falls like 1 / r^{fall:.2f}. Let the energy rise faster."
+    )
 
 
 def _log_share_beyond(energy: Energy, cone: Cone, t: Tensor) -> float:

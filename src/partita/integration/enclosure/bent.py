@@ -20,6 +20,7 @@ from partita.integration.enclosure.linear import (
     each_,
     first_,
     neg_,
+    number_,
     parts_,
     scaled_,
 )
@@ -30,6 +31,7 @@ Rule = Callable[..., Form]
 
 def mul_(func: Any, a: Any, b: Any) -> Form:
     """Of two forms, or of one and what does not vary."""
+    a, b = number_(a), number_(b)
     if a is b:
         return square_(a)
     if not isinstance(a, Form):
@@ -45,6 +47,7 @@ def mul_(func: Any, a: Any, b: Any) -> Form:
 def div_(func: Any, a: Any, b: Any, rounding_mode: Any = None) -> Form:
     if rounding_mode is not None:
         raise NoRule(str(func))
+    a, b = number_(a), number_(b)
     return mul_(
         func,
         a,

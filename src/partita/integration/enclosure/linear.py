@@ -11,7 +11,9 @@ from partita.integration.enclosure.form import Form, Fuzzy, NoRule, Parts, aten
 
 
 def parts_(x: Any, like: Form) -> Parts:
-    """Of a form, or of a number or tensor that does not vary over the box."""
+    """Of a form, of a truth as a number, or of what does not vary over the box."""
+    if isinstance(x, Fuzzy):
+        x = number_(x)
     if isinstance(x, Form):
         return x.parts
     c = torch.as_tensor(x, dtype=like.dtype, device=like.device)
@@ -19,12 +21,20 @@ def parts_(x: Any, like: Form) -> Parts:
 
 
 def first_(args: Any) -> Form:
-    """The first form among them."""
-    return next(a for a in args if isinstance(a, Form))
+    """The first form among them, or one like the first truth."""
+    return next(number_(a) for a in args if isinstance(a, Form | Fuzzy))
+
+
+def number_(x: Any) -> Any:
+    """A truth as one or zero, or anything between where it may differ; all else as it is."""
+    if not isinstance(x, Fuzzy):
+        return x
+    return between_(x.sure.to(x.like.dtype), x.maybe.to(x.like.dtype), x.like)
 
 
 def each_(func: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Shapes, sums: the same for every part."""
+    x = number_(x) if func.overloadpacket in (aten.sum, aten.mean, aten.cumsum) else x
     if isinstance(x, Fuzzy):
         return Fuzzy(func(x.sure, *args, **kwargs), func(x.maybe, *args, **kwargs), x.like)
     if not isinstance(x, Form):  # a form among the indices
@@ -112,9 +122,6 @@ def where_(func: Any, mask: Any, a: Any, b: Any) -> Form:
     )
 
 
-def copied_(func: Any, x: Form, **kwargs: Any) -> Form:
-    return (
-        Form([func(part, **kwargs) for part in x.parts])
-        if isinstance(x, Form)
-        else each_(func, x, **kwargs)
-    )
+def copied_(func: Any, x: Any, **kwargs: Any) -> Any:
+    """In another type; a truth becomes a number unless it stays one."""
+    return each_(func, number_(x) if kwargs.get("dtype") != torch.bool else x, **kwargs)
