@@ -237,7 +237,8 @@ def _shape(hint: Any) -> Shape:
         return tuple(map(_shape, parts))
     if origin is Literal:
         return type(parts[0])
-    return dict if origin is Mapping else origin or hint
+    plain: type = dict if origin is Mapping else origin or hint
+    return plain
 
 
 def _as_tuples(hint: Any, value: Json) -> Json:
