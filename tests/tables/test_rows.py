@@ -29,8 +29,8 @@ def test_batch_holds_the_rows_asked_for(generator: torch.Generator) -> None:
     batch = Rows(x).batch(index(3, 0, 3), generator=generator)
     assert batch.x.tolist() == [[9, 10, 11], [0, 1, 2], [9, 10, 11]]
     assert batch.weight is None
-    assert batch.index is not None
-    assert batch.index.tolist() == [3, 0, 3]
+    assert batch.row is not None
+    assert batch.row.tolist() == [3, 0, 3]
 
 
 @pytest.mark.parametrize(

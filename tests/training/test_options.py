@@ -109,7 +109,7 @@ def test_a_batch_is_a_part_of_a_fresh_order_and_an_epoch_sees_no_row_twice() -> 
 
     class Spy(ExactLikelihood):
         def losses(self, model: Any, batch: Any, state: Any, *, generator: torch.Generator) -> Any:
-            seen.append(batch.index)
+            seen.append(batch.row)
             return super().losses(model, batch, state, generator=generator)
 
     partita.fit(

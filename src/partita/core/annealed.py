@@ -29,12 +29,14 @@ class Annealed(EnergyModel):
     """
 
     base: Any  # an EnergyModel, perhaps with conditionals
-    beta: Tensor
+    beta: Tensor  # of a view never a plain number
 
     def __init__(self, base: EnergyModel, beta: Tensor | float) -> None:
         super().__init__()
         object.__setattr__(self, "base", base)  # not a submodule: a view owns no parameters
-        self.beta = torch.as_tensor(beta, device=base.like.device, dtype=base.like.dtype)
+        self.beta = torch.as_tensor(  # type: ignore[assignment]
+            beta, device=base.like.device, dtype=base.like.dtype
+        )
         self.support = base.support
         self.capabilities = base.capabilities
 

@@ -81,7 +81,7 @@ class Batch(NamedTuple):
     weight: Tensor | None = None  # (B,), mean one over the data
     mask: Tensor | None = None  # (B, D), true where observed
     lengths: Tensor | None = None  # (B,), for sequences
-    index: Tensor | None = None  # (B,), row numbers in the data
+    row: Tensor | None = None  # (B,), numbers of the rows in the data
 
 
 class Field(NamedTuple):

@@ -216,7 +216,7 @@ class Sequence(Support):
         check_count("Sequence", "L", self.L)
 
     @property
-    def discrete(self) -> bool:
+    def discrete(self) -> bool:  # type: ignore[override]
         return self.element.discrete
 
     @property
@@ -228,7 +228,7 @@ class Sequence(Support):
         return self.L * self.element.bits
 
     @property
-    def countable_sites(self) -> bool:
+    def countable_sites(self) -> bool:  # type: ignore[override]
         return self.element.countable_sites
 
     def values(self) -> Tensor:
@@ -255,7 +255,7 @@ class Product(Support):
         check_count("Product", "the number of parts", len(self.parts))
 
     @property
-    def discrete(self) -> bool:
+    def discrete(self) -> bool:  # type: ignore[override]
         return all(part.discrete for part in self.parts)
 
     @property

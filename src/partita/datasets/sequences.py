@@ -165,7 +165,7 @@ class Sequences:
         weight = None if self.weight is None else self.weight[index.cpu()].to(x)
         full = bool((lengths == self.longest).all())
         return Batch(
-            x=x, weight=weight, lengths=None if full else lengths.to(generator.device), index=index
+            x=x, weight=weight, lengths=None if full else lengths.to(generator.device), row=index
         )
 
     def tensor(self, generator: torch.Generator | None = None) -> Tensor:

@@ -138,7 +138,9 @@ def axes(energy: Energy, x: Tensor) -> Tensor:
 
 def turned(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -> Integral:
     """The integral in coordinates that suit it; arguments as of :func:`integrate`."""
-    for _ in range(ROUNDS):
+    rounds = 0
+    while True:
+        rounds += 1
         known = -energy(rows)
         if bool((torch.isnan(known) | (known == math.inf)).any()):
             raise Diverged(NOT_A_NUMBER)
@@ -171,6 +173,8 @@ def turned(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -> I
                 descend(energy, outside.points[:DESCENTS], (box.high - box.low).mean() / 100),
             ]
         )
+        if rounds == ROUNDS:
+            break
     rows = torch.cat([rows, peaks(found.boxes)])
     other = adaptive(
         energy, *_shifted(box), rows, -energy(rows), WITNESS * tolerance, MOST_POINTS // 4

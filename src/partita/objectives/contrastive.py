@@ -115,7 +115,7 @@ class PCL(Objective[ContrastState]):
         slow = moved(state.slow, bare, self.momentum)
         one, other = (self.augment(batch.x, generator) for _ in range(2))
         q, k = model(one), keys(bare, slow, other)
-        index = (torch.arange(len(q)) if batch.index is None else batch.index).to(q.device)
+        index = (torch.arange(len(q)) if batch.row is None else batch.row).to(q.device)
         contrast = info_nce(
             q, k, state.queue, self.temperature, state.rows == index[:, None], state.rows < 0
         )

@@ -237,7 +237,7 @@ def _shape(hint: Any) -> Shape:
         return tuple(map(_shape, parts))
     if origin is Literal:
         return type(parts[0])
-    plain: type = dict if origin is Mapping else origin or hint
+    plain: Any = dict if origin is Mapping else origin or hint
     return plain
 
 

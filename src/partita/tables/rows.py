@@ -114,7 +114,7 @@ class Rows:
         """The rows numbered ``index`` (a LongTensor), on the generator's device."""
         x = self._draw(index.cpu().numpy(), generator)
         weight = None if self.weight is None else self.weight[index.cpu()].to(x)
-        return Batch(x=x, weight=weight, index=index)
+        return Batch(x=x, weight=weight, row=index)
 
     def tensor(self, generator: torch.Generator | None = None) -> Tensor:
         """All rows as one batch, (N, D); dynamic binarization needs the generator."""

@@ -60,7 +60,9 @@ class HiddenSum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: _Sum, *grad_outputs: Tensor) -> tuple[None, Tensor, Tensor, None]:
+    def backward(  # type: ignore[override]
+        ctx: _Sum, *grad_outputs: Tensor
+    ) -> tuple[None, Tensor, Tensor, None]:
         (g,) = grad_outputs
         x, h = (t.reshape(-1, t.shape[-1]) for t in ctx.saved_tensors)
         g = g.reshape(-1)

@@ -34,7 +34,7 @@ INDEFINITE = (
 class Clusters(NamedTuple):
     """Sufficient statistics of P clusters."""
 
-    count: Tensor  # (P,)
+    count: Tensor  # type: ignore[assignment] # (P,)
     mean: Tensor  # (P, D)
     scatter: Tensor  # (P, D, D) about the mean, for kernels with a covariance; else (P, 0, 0)
 
@@ -43,7 +43,7 @@ class Clusters(NamedTuple):
 class ClusterMoments(NamedTuple):
     """The same as numba reads them."""
 
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]
     mean: np.ndarray
     scatter: np.ndarray
 
