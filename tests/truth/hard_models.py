@@ -384,6 +384,49 @@ def funnel(seed: int, rows: RowsKind, width: int = 4) -> Case:
     )
 
 
+def turned_scales(seed: int, rows: RowsKind, scales: tuple[float, ...]) -> Case:
+    """A normal distribution of very different scales along axes that are no coordinates."""
+    g = torch.Generator().manual_seed(seed)
+    width, scale = len(scales), torch.tensor(scales)
+    turn = torch.linalg.qr(torch.randn(width, width, generator=g, dtype=torch.float64))[0]
+
+    def energy(x: Tensor) -> Tensor:
+        return 0.5 * (x @ turn.to(x) / scale.to(x)).square().sum(-1)
+
+    draws = (scale * torch.randn(2 * N_ROWS, width, generator=g)).double() @ turn.mT
+    log_z = 0.5 * width * math.log(2 * math.pi) + float(scale.double().log().sum())
+    return real_model(energy, width, draws.float(), rows, log_z)
+
+
+def spike_and_slab(seed: int, rows: RowsKind, width: int = 5, narrow: float = 0.2) -> Case:
+    """A narrow normal distribution within a wide one, of equal mass."""
+    g = torch.Generator().manual_seed(seed)
+
+    def energy(x: Tensor) -> Tensor:
+        square = 0.5 * x.square().sum(-1)
+        return -torch.logaddexp(-square / narrow**2 - width * math.log(narrow), -square)
+
+    inside = torch.rand(2 * N_ROWS, 1, generator=g) < 0.5
+    draws = torch.where(inside, narrow, 1.0) * torch.randn(2 * N_ROWS, width, generator=g)
+    return real_model(energy, width, draws, rows, 0.5 * width * math.log(2 * math.pi) + math.log(2))
+
+
+def turned_tail(seed: int, rows: RowsKind, width: int = 4) -> Case:
+    """Cauchy's distribution along a direction that is no coordinate, and normal across."""
+    g = torch.Generator().manual_seed(seed)
+    turn = torch.linalg.qr(torch.randn(width, width, generator=g, dtype=torch.float64))[0]
+
+    def energy(x: Tensor) -> Tensor:
+        u = x @ turn.to(x)
+        return torch.log1p(u[..., 0].square()) + 0.5 * u[..., 1:].square().sum(-1)
+
+    across = torch.randn(2 * N_ROWS, width, generator=g)
+    across[:, 0] /= torch.randn(2 * N_ROWS, generator=g)  # the ratio of two normals is Cauchy's
+    draws = (across.double() @ turn.mT).float()
+    log_z = math.log(math.pi) + 0.5 * (width - 1) * math.log(2 * math.pi)
+    return real_model(energy, width, draws, rows, log_z)
+
+
 def ring(
     seed: int, rows: RowsKind, width: int = 2, radius: float = 4.0, thickness: float = 0.3
 ) -> Case:
@@ -481,4 +524,7 @@ FAMILIES: dict[str, Callable[[int, RowsKind], Case]] = {
     "ring": ring,
     "shell in 5": lambda seed, rows: ring(seed, rows, 5),
     "terraces": steep_latent,
+    "turned scales": lambda seed, rows: turned_scales(seed, rows, (0.01, 0.1, 1.0, 10.0)),
+    "spike and slab": spike_and_slab,
+    "turned tail": turned_tail,
 }

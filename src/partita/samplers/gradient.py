@@ -233,7 +233,7 @@ class Metropolis(Sampler[MetropolisState]):
         adaptive = replace(self, schedule=None, warm_up=TUNING_STEPS, metric=metric)
         try:
             if metric is not None:
-                schedule = tuning_run(adaptive, model, rng.keyed(SUITING_KEY, 0))
+                schedule = tuning_run(adaptive, model, _suiting(x, 0))
             schedule = suiting_run(adaptive, schedule, model, x)
         except Diverged:  # what cannot be tuned is named where the chains run
             return self
@@ -242,7 +242,7 @@ class Metropolis(Sampler[MetropolisState]):
     def _metric(self, model: EnergyModel, x: Tensor) -> Metric | None:
         """From the slopes of the energy at draws of the reference and at ``x``."""
         owner, reference = type(self).__name__, model.annealed(0.0)
-        draws = model.reference().draw(TUNING_CHAINS, generator=rng.keyed(SUITING_KEY, 1))
+        draws = model.reference().draw(TUNING_CHAINS, generator=_suiting(x, 1))
         slopes = (
             energy_and_gradient(owner, target, at)[1]
             for target, at in ((reference, draws), (model, x))
@@ -311,6 +311,11 @@ def tuning_run(
     return tuple(betas), tuple(found)
 
 
+def _suiting(x: Tensor, part: int) -> torch.Generator:
+    """Always the same randomness, on the device of ``x``; none of a run's own is used."""
+    return torch.Generator(x.device).manual_seed(rng.keyed(SUITING_KEY, part).initial_seed())
+
+
 @torch.no_grad()
 def suiting_run(
     kernel: Sampler[MetropolisState], schedule: Schedule, model: EnergyModel, x: Tensor
@@ -321,7 +326,7 @@ def suiting_run(
     Chains go down from the model, and each adapts a step size of its own.
     """
     betas, longest = schedule[:2]
-    generator = rng.keyed(SUITING_KEY, 2)
+    generator = _suiting(x, 2)
     shortest = list(longest)
     state = kernel.init(model, x[:, None], generator=generator)
     log_size = state.size.average.new_full((len(x), 1), longest[-1]).log()
