@@ -160,7 +160,7 @@ def test_convolutions_are_taken_by_name(call: Any, tmp_path: Path) -> None:
     ]
     for model in (partita.load(Path("run")).model, *built):
         net = next(part for part in model.modules() if isinstance(part, ConvNet))
-        assert net.shape == (4, 4) and net.channels == (3,)
+        assert net.shape == (4, 4) and net.settings()["channels"] == [3]
 
 
 def test_a_table_is_read_column_by_column(call: Any, table: Path) -> None:

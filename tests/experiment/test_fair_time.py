@@ -95,11 +95,13 @@ def test_a_ladder_that_has_time_left_goes_back_to_numbers_near_the_best(
     now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quarter of the time is gone with 6: it passes over 7 on its way to 8, and then tries it."""
-    order, scored = [], component_search._scored
+    order, criterion = [], component_search.criterion
     monkeypatch.setattr(
         component_search,
-        "_scored",
-        lambda model, *more: order.append(model.components) or scored(model, *more),
+        "criterion",
+        lambda model, *more, **kept: (
+            order.append(model.components) or criterion(model, *more, **kept)
+        ),
     )
     table, cuts = climbed(2000.0)
     assert order == [1, 2, 3, 4, 5, 6, 8, 7] and [rung.components for rung in table] == list(

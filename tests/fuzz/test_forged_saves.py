@@ -70,6 +70,11 @@ def draws() -> dict[str, torch.Tensor]:
     return dict(subjects.fitted("DirichletProcessMixture").model_.state_dict())
 
 
+def blank() -> DPMixture:
+    """A mixture of the same columns that holds nothing yet."""
+    return DPMixture(draws()["mean"].shape[-1], generator=torch.Generator())
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -87,7 +92,7 @@ def draws() -> dict[str, torch.Tensor]:
 def test_draws_of_a_model_are_of_its_clusters(change: dict[str, float]) -> None:
     forged = {name: torch.full_like(draws()[name], value) for name, value in change.items()}
     with pytest.raises(RunError, match="must be of the clusters saved with them"):
-        checkpoint.load_weights(DPMixture(3, generator=torch.Generator()), {**draws(), **forged})
+        checkpoint.load_weights(blank(), {**draws(), **forged})
 
 
 @pytest.mark.parametrize(
@@ -95,10 +100,8 @@ def test_draws_of_a_model_are_of_its_clusters(change: dict[str, float]) -> None:
 )
 def test_draws_of_a_model_belong_together(name: str) -> None:
     with pytest.raises(RunError, match="Restore the file"):
-        checkpoint.load_weights(
-            DPMixture(3, generator=torch.Generator()), {**draws(), name: draws()[name][:-1]}
-        )
-    checkpoint.load_weights(DPMixture(3, generator=torch.Generator()), draws())
+        checkpoint.load_weights(blank(), {**draws(), name: draws()[name][:-1]})
+    checkpoint.load_weights(blank(), draws())
 
 
 def stopped(folder: Path, model: Any, x: torch.Tensor, objective: Any, **options: Any) -> Any:

@@ -29,7 +29,7 @@ from partita.estimators import (
 )
 from partita.models import RBM
 from partita.nets import SequenceNet
-from partita.report.ranking import Standing, _line
+from partita.report.ranking import Standing, table_cells
 from partita.samplers import Gibbs, Tempering
 from partita.tables.encoding import Encoding
 from partita.training.guard import Watch
@@ -290,7 +290,7 @@ def test_numbers_that_are_not_known_are_shown_as_such() -> None:
             "verdict": "tight",
         },
     }
-    assert "? (?\u00a0to\u00a01.000)" in _line(Standing(line), None)
+    assert "? (?\u00a0to\u00a01.000)" in table_cells(Standing(line), [])
 
 
 @pytest.mark.parametrize(

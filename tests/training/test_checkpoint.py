@@ -383,11 +383,11 @@ def edited(folder: Path, **changes: Any) -> Path:
     [
         (
             {"name": "os.system", "dtype": "float32"},
-            r"load: model must be one of RBM, MaxEnt, .*; got 'os\.system'\.",
+            r"load: model must be one of Autoregressive, .*RBM, .*; got 'os\.system'\.",
         ),
         (
             {"name": "__import__('os').mkdir('executed')", "dtype": "float32"},
-            r"load: model must be one of RBM, MaxEnt, .*; got ",
+            r"load: model must be one of Autoregressive, .*RBM, .*; got ",
         ),
         (
             {"name": "RBM", "dtype": "load", "visible": 4, "hidden": 3},

@@ -114,8 +114,9 @@ def sort_pairs(pairs: Sequence[str]) -> SortedSettings:
                 f"Say --set {setting}={text}.",
             )
         else:
-            family_named(name).resolve({setting: None})
-            found.families.setdefault(name, {})[setting] = parse_value(text)
+            value = parse_value(text)
+            family_named(name).resolve({setting: value})
+            found.families.setdefault(name, {})[setting] = value
     return found
 
 

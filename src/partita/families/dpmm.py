@@ -7,6 +7,7 @@ from partita.core.protocols import Settings
 from partita.errors import Argument, invalid
 from partita.families.base import FAMILIES, Family, Made, Setting
 from partita.models import DPMixture
+from partita.models.directed.dirichlet_process.priors import LARGEST
 from partita.objectives import CollapsedGibbs, InstantiatedGibbs
 from partita.tables import Rows
 from partita.tables.encoding import Kind, infer_kind
@@ -21,7 +22,7 @@ PRIOR = ("known_scale", "prior_mean", "prior_scale")
 
 def _dpmm(rows: Rows, settings: Settings, generator: torch.Generator) -> Made:
     if (concentration := settings["weight_concentration_prior"]) is not None:
-        check_real("dpmm", "weight_concentration_prior", concentration, 0, open_low=True)
+        check_real("dpmm", "weight_concentration_prior", concentration, 0, LARGEST, open_low=True)
     kernel, sampler = settings["kernel"], settings["sampler"]
     if kernel == "auto":
         kernel = "gaussian" if infer_kind(rows) == "real" else "bernoulli"
