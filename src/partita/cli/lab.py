@@ -135,12 +135,9 @@ def _list_labs(as_json: bool) -> None:
 def _lab_named(name: str) -> Lab:
     if name in LABS:
         return LABS[name]
-    from difflib import get_close_matches
+    from partita.errors import did_you_mean, invalid
 
-    from partita.errors import invalid
-
-    close = get_close_matches(name.lower(), LABS, 1, 0.5)
-    hint = f"Did you mean {close[0]!r}?" if close else "`partita lab` lists them."
+    hint = did_you_mean(name.lower(), LABS, "`partita lab` lists them.")
     raise invalid("lab", "NAME", f"be one of {', '.join(LABS)}", repr(name), hint)
 
 

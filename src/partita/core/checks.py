@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partita.errors import Diverged, invalid
+from partita.errors import Diverged, invalid, one_line
 from partita.runtime.atomic_files import unreachable
 
 MOST = 2**63 - 1  # what a computer counts to
@@ -38,7 +38,7 @@ def check_counts(owner: str, parameter: str, value: object, least: int = 1) -> t
     text = isinstance(value, str | bytes)
     if text or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         allowed = f"be whole numbers of at least {least}, such as (64, 64)"
-        raise invalid(owner, parameter, allowed, " ".join(repr(value).split()))
+        raise invalid(owner, parameter, allowed, one_line(value))
     return tuple(check_count(owner, parameter, one, least) for one in value)
 
 
@@ -97,9 +97,7 @@ def check_role(
     """
     fits = any(callable(getattr(value, method, None)) for method in methods)
     if isinstance(value, str | type) or not fits:
-        got = " ".join(repr(value).split())
-        if isinstance(value, type):
-            got = f"the class {value.__name__}"
+        got = f"the class {value.__name__}" if isinstance(value, type) else one_line(value)
         raise invalid(owner, parameter, f"be an object such as {example}", got)
 
 
@@ -119,7 +117,7 @@ def check_module(owner: str, parameter: str, f: object) -> nn.Module:
 def check_flag(owner: str, parameter: str, value: object) -> bool:
     """True or false, or a whole number in their place."""
     if not isinstance(value, Integral | np.bool_):
-        raise invalid(owner, parameter, "be True or False", " ".join(repr(value).split()))
+        raise invalid(owner, parameter, "be True or False", one_line(value))
     return bool(value)
 
 

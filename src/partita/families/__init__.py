@@ -3,12 +3,11 @@ model and its objective. Each module registers its own.
 """
 
 import re
-from difflib import get_close_matches
 from typing import Any
 
 from partita.core import capability
 from partita.core.checks import check_choice
-from partita.errors import invalid
+from partita.errors import did_you_mean, invalid
 from partita.families.base import FAMILIES, Family, Setting, unknown_setting
 
 __all__ = [
@@ -34,8 +33,7 @@ BOUNDS = {"iwae": "IWAE", "latent-ais": "LatentAIS", "filter": "ParticleFilter"}
 def family_named(name: str) -> Family:
     """The family of a name, or one sentence with the known and the closest."""
     if name not in FAMILIES:
-        close = get_close_matches(name.lower(), FAMILIES, 1, 0.5)
-        hint = f"Did you mean {close[0]!r}?" if close else "`partita models` lists them."
+        hint = did_you_mean(name.lower(), FAMILIES, "`partita models` lists them.")
         raise invalid("fit", "MODEL", f"be one of {', '.join(FAMILIES)}", repr(name), hint)
     return FAMILIES[name]
 

@@ -6,7 +6,6 @@ Letters: N rows, D columns.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
@@ -15,7 +14,7 @@ import torch
 from partita.core.checks import check_choice
 from partita.core.protocols import Model, Objective, Settings, Update
 from partita.core.registry import Registry
-from partita.errors import Argument, InputError, invalid
+from partita.errors import Argument, InputError, did_you_mean, invalid
 from partita.tables import Rows
 from partita.tables.column_kinds import no_words, refusal
 from partita.tables.encoding import Kind, infer_kind
@@ -126,9 +125,8 @@ def unknown_setting(owner: str, name: str, known: Iterable[str]) -> InputError:
     'n_hidden'?
     """
     known = list(known)
-    close = get_close_matches(name, known, 1, 0.5)
-    remedy = f"Did you mean {close[0]!r}?" if close else ""
-    return invalid(owner, "a setting", f"be one of {', '.join(known)}", repr(name), remedy)
+    allowed = f"be one of {', '.join(known)}"
+    return invalid(owner, "a setting", allowed, repr(name), did_you_mean(name, known))
 
 
 def check_correlated(

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 from torch import Generator, nn
 
 from partita.core.protocols import Built, Settings
-from partita.errors import invalid
+from partita.errors import invalid, one_line
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "silu": nn.SiLU,
@@ -40,7 +40,7 @@ def check_options(owner: str, parameter: str, value: object) -> Settings:
         return {}
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         allowed = "be settings by name, such as {'order': 3}"
-        raise invalid(owner, parameter, allowed, " ".join(repr(value).split()))
+        raise invalid(owner, parameter, allowed, one_line(value))
     return dict(value)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from partita.core.checks import check_count
-from partita.errors import invalid
+from partita.errors import invalid, one_line
 
 # up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbors
 DENSE_SITES = 100
@@ -70,9 +70,8 @@ def as_edges(owner: str, edges: Edges, sites: int) -> Tensor:
     try:
         pairs = torch.as_tensor(edges)
     except (TypeError, ValueError, RuntimeError):
-        raise invalid(
-            owner, "edges", "be pairs of site numbers, (E, 2)", " ".join(repr(edges).split())
-        ) from None
+        allowed = "be pairs of site numbers, (E, 2)"
+        raise invalid(owner, "edges", allowed, one_line(edges)) from None
     if pairs.dim() != 2 or pairs.shape[1] != 2 or pairs.is_floating_point():
         raise invalid(
             owner,

@@ -22,7 +22,7 @@ from partita.core.checks import check_width
 from partita.core.protocols import Data, Field, Settings
 from partita.core.registry import MODELS
 from partita.core.support import Binary, Support
-from partita.errors import InputError, RunError, Unsupported, invalid
+from partita.errors import InputError, RunError, Unsupported, invalid, one_line
 from partita.models.energy.features import Feature, as_features
 from partita.models.energy.paths import FromProduct
 from partita.models.energy.reference import MOMENT_ROWS
@@ -67,9 +67,7 @@ class MaxEnt(FromProduct):
         super().__init__()
         for name, value in (("support", support), ("hidden", hidden)):
             if not isinstance(value, Support) and not (name == "hidden" and value is None):
-                raise invalid(
-                    "MaxEnt", name, "be a support such as Binary(3)", " ".join(repr(value).split())
-                )
+                raise invalid("MaxEnt", name, "be a support such as Binary(3)", one_line(value))
         if not support.countable_sites:
             raise Unsupported(
                 f"MaxEnt cannot live on {support}: its coordinates must have finitely many values, "
