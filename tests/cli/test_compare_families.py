@@ -441,8 +441,8 @@ def test_a_table_with_an_ending_of_text_is_a_table(call: Any, tmp_path: Path) ->
         ),
         (
             ["--set", "hyena.length=8"],
-            "--set length must be the same for all, who are scored on the same steps; got "
-            "'hyena.length=8'.",
+            "--set length must be the same for all families, which are scored on the same steps; "
+            "got 'hyena.length=8'.",
         ),
         (["--set", "length=100000"], "must have at least 100000 steps to learn from"),
     ],

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import fields
 from typing import NamedTuple
 
 from partita.core.checks import check_choice
@@ -10,10 +9,9 @@ from partita.errors import invalid
 from partita.families import Family, family_named, unknown_setting
 from partita.runtime.untrusted import Json, JsonObject
 from partita.tables.schema import KINDS
-from partita.training import Settings
+from partita.training.settings import SETTING_NAMES
 
 WORDS = {"none": None, "null": None, "true": True, "false": False}
-FIT_KEYS = tuple(field.name for field in fields(Settings))
 DATA_KEYS = ("binarize",)
 READING_KEYS = ("length", "tokens", "encoding")  # of sequences, the same for all
 
@@ -82,7 +80,7 @@ def sort_settings(family: Family, pairs: Sequence[str]) -> SortedSettings:
     closest known one.
     """
     found = SortedSettings({}, {}, {}, {}, {})
-    takers = ((family.settings, found.family), (FIT_KEYS, found.fit), (DATA_KEYS, found.data))
+    takers = ((family.settings, found.family), (SETTING_NAMES, found.fit), (DATA_KEYS, found.data))
     for pair in pairs:
         key, text = _split(pair, "fit", "be key=value", "As in --set learning_rate=0.05.")
         _give(key, text, takers, "fit --set")
@@ -98,7 +96,7 @@ def sort_pairs(pairs: Sequence[str]) -> SortedSettings:
     ({'rbm': {'n_hidden': 9}}, {'batch_size': 50}, {'length': 64})
     """
     found = SortedSettings({}, {}, {}, {}, {})
-    takers = ((FIT_KEYS, found.fit), (DATA_KEYS, found.data), (READING_KEYS, found.reading))
+    takers = ((SETTING_NAMES, found.fit), (DATA_KEYS, found.data), (READING_KEYS, found.reading))
     allowed, example = "be key=value or family.key=value", "As in --set rbm.n_hidden=100."
     for pair in pairs:
         key, text = _split(pair, "compare", allowed, example)
@@ -109,7 +107,7 @@ def sort_pairs(pairs: Sequence[str]) -> SortedSettings:
             raise invalid(
                 "compare",
                 f"--set {setting}",
-                "be the same for all, who are scored on the same steps",
+                "be the same for all families, which are scored on the same steps",
                 repr(pair),
                 f"Say --set {setting}={text}.",
             )

@@ -2,23 +2,19 @@
 ``benchmarks/``.
 """
 
-from dataclasses import fields
-from difflib import get_close_matches
-
 import numpy as np
 
 from partita.core.protocols import Capability, EnergyModel, Model, Update
 from partita.core.support import Sequence
-from partita.errors import invalid
+from partita.errors import did_you_mean, invalid
 from partita.runtime.untrusted import JsonObject
 from partita.training.settings import (
     LENGTHS,
+    SETTING_NAMES,
     Learner,
     Settings,
     is_deterministic,
 )
-
-NAMES = tuple(field.name for field in fields(Settings))
 
 NATURAL = {"learning_rate": 0.2, "damping": 0.03}  # of a Fisher matrix that chains estimate
 # draws are fewer than the parameters of a network: most directions are damped
@@ -156,10 +152,10 @@ def resolve_settings(model: Model, objective: Learner, n: int, options: JsonObje
     length.
     """
     for name in options:
-        if name not in NAMES:
-            hint = get_close_matches(name, NAMES, 1, 0.5)
-            remedy = f"Did you mean {hint[0]!r}?" if hint else ""
-            raise invalid("fit", "an option", f"be one of {', '.join(NAMES)}", repr(name), remedy)
+        if name not in SETTING_NAMES:
+            remedy = did_you_mean(name, SETTING_NAMES)
+            allowed = f"be one of {', '.join(SETTING_NAMES)}"
+            raise invalid("fit", "an option", allowed, repr(name), remedy)
     chosen = default_settings(model, objective, n)
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(objective, Update):

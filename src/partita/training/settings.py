@@ -1,9 +1,10 @@
 """The options of a fit, checked once, saved with the run."""
 
 from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from partita.core.arguments import (
+    Flag,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -11,7 +12,6 @@ from partita.core.arguments import (
     Share,
     checks_of,
 )
-from partita.core.checks import check_flag
 from partita.core.protocols import Model, Objective, Update
 from partita.errors import invalid
 from partita.runtime.untrusted import JsonObject
@@ -78,7 +78,7 @@ class Settings:
     validate_every: PositiveInt | None = None
     tolerance: NonNegativeFloat = 1e-8
     guard: GuardName = "stop"
-    initialize: Annotated[bool, check_flag] = True
+    initialize: Flag = True
 
     def __post_init__(self) -> None:
         given = [name for name in LENGTHS if getattr(self, name) is not None]
@@ -96,6 +96,9 @@ class Settings:
     def as_json(self) -> JsonObject:
         """All settings by name."""
         return asdict(self)
+
+
+SETTING_NAMES = tuple(field.name for field in fields(Settings))
 
 
 def is_deterministic(objective: Learner, model: Model) -> bool:
