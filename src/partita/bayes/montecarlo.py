@@ -17,7 +17,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, TypeAlias
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.arguments import PositiveFloat, at_least, validated
+from partita.core.arguments import PositiveFloat, Several, validated
 from partita.core.checks import check_finite
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.means import judge, mean_quantity
@@ -35,7 +34,6 @@ from partita.errors import invalid
 
 Function = Callable[[Tensor], Tensor]  # (n, *event) -> (n,)
 LogDensity = Callable[[Tensor], Tensor]
-Several: TypeAlias = Annotated[int, at_least(2)]
 
 FOLDS = 5
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from partita.core import rng
+from partita.errors import PartitaWarning
 from partita.models.directed.mixing import Mixing
 from partita.objectives.base import Nothing
 from partita.objectives.em import EM, total_log_prob
@@ -26,13 +27,13 @@ from partita.runtime import deadline
 from partita.tables import Rows, as_rows
 from partita.tables.arrays import TableLike
 from partita.training.defaults import UPDATES
-from partita.training.loop import PartitaWarning, fit
+from partita.training.loop import fit
 from partita.training.run import Run
+from partita.training.settings import LENGTHS
 
 PATIENCE = 2  # rungs without a better criterion after which a ladder ends
 # the part of a time after which the next number to try is so many times the last one
 HASTE, GROWTH = 0.25, 1.5
-LENGTHS = {"epochs", "steps", "minutes"}  # of a fit, which may be given
 
 
 class Rung(NamedTuple):
@@ -62,12 +63,11 @@ def ladder(
     counts: Iterable[int],
     *,
     objective: EM | None = None,
-    patience: int = PATIENCE,
     generator: torch.Generator,
     **options: Any,
 ) -> list[Rung]:
-    """Fit ``make(K)`` for each K and tabulate; stops after ``patience`` numbers in a row that do
-    not lower the BIC.
+    """Fit ``make(K)`` for each K and tabulate; stops after :data:`PATIENCE` numbers in a row that
+    do not lower the BIC.
 
     Arguments:
         make: The model for a number of components.
@@ -102,7 +102,7 @@ def ladder(
                 rows,
                 shorter,
                 generator=generator,
-                **({} if LENGTHS & options.keys() else length),
+                **({} if options.keys() & LENGTHS else length),
                 **options,
             )
         if run.stopped == "interrupted":
@@ -112,12 +112,12 @@ def ladder(
         return True
 
     in_time = True
-    while in_time and waiting and _since_best(table) < patience:
+    while in_time and waiting and _since_best(table) < PATIENCE:
         if table and deadline.left() < (1 - HASTE) * whole:
             near = [count for count in waiting[:-1] if count < GROWTH * table[-1].components]
             skipped, waiting = skipped + near, waiting[len(near) :]
         in_time = tried(waiting.pop(0))
-    while in_time and (near := [K for K in skipped if abs(K - best(table).components) <= patience]):
+    while in_time and (near := [K for K in skipped if abs(K - best(table).components) <= PATIENCE]):
         skipped.remove(nearest := min(near, key=lambda K: abs(K - best(table).components)))
         in_time = tried(nearest)
     table.sort(key=lambda rung: rung.components)
