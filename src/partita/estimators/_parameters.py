@@ -3,7 +3,6 @@ signature of ``__init__``; and all parameters of an estimator as JSON and back.
 """
 
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from partita.core import registry
 from partita.core.arguments import (
     Check,
+    Flag,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
@@ -19,7 +19,7 @@ from partita.core.arguments import (
     within,
 )
 from partita.core.capability import PARTS
-from partita.core.checks import check_count, check_flag, check_real
+from partita.core.checks import check_count
 from partita.core.protocols import PartitionEvaluator
 from partita.errors import invalid
 from partita.runtime.untrusted import Json, JsonObject
@@ -45,7 +45,7 @@ def or_auto(check: Check, allowed: str = "") -> Check:
 AutoOrCount = Annotated[int | str, or_auto(check_count)]
 AutoOrPositive = Annotated[
     float | str,
-    or_auto(partial(check_real, low=0.0, open_low=True), "be 'auto' or a number above 0"),
+    or_auto(within(0.0, open_low=True), "be 'auto' or a number above 0"),
 ]
 HeldOut = Annotated[float, within(0.0, 0.9)]  # a share of the rows
 
@@ -71,7 +71,7 @@ class FitParameters:
 
     max_minutes: float | None = None
     random_state: RandomState = None
-    verbose: Annotated[bool, check_flag] = False
+    verbose: Flag = False
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -1,13 +1,11 @@
 """Finite mixtures as a scikit-learn density estimator."""
 
 from dataclasses import KW_ONLY
-from functools import partial
 from typing import Annotated
 
 import numpy as np
 
-from partita.core.arguments import PositiveInt
-from partita.core.checks import check_choice
+from partita.core.arguments import PositiveInt, one_of
 from partita.datasets import Dataset
 from partita.estimators._density import Features
 from partita.estimators._em import MixingDensity
@@ -114,8 +112,8 @@ class MixtureDensity(EMParameters, MixedTables, ClusteringDensity):
     family = "mixture"
 
     n_components: AutoOrCount = "auto"
-    component: Annotated[str, partial(check_choice, allowed=("auto", *COMPONENTS))] = "gaussian"
-    covariance_type: Annotated[str, partial(check_choice, allowed=COVARIANCES)] = "full"
+    component: Annotated[str, one_of("auto", *COMPONENTS)] = "gaussian"
+    covariance_type: Annotated[str, one_of(*COVARIANCES)] = "full"
     _: KW_ONLY
     columns: dict[str, str] | None = None
     n_states: int | str = "auto"

@@ -6,7 +6,6 @@ Letters: D inputs, K outputs, a activation.
 """
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Annotated
 
@@ -14,8 +13,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.arguments import PositiveInt, Sizes
-from partita.core.checks import LARGEST, check_real
+from partita.core.arguments import PositiveInt, Sizes, within
+from partita.core.checks import LARGEST
 from partita.nets.base import ACTIVATIONS, Activation, Net, linear
 
 aten = torch.ops.aten
@@ -56,7 +55,7 @@ class MLP(Net):
         *,
         widths: Sizes = (64, 64),
         activation: Activation = "silu",
-        gain: Annotated[float, partial(check_real, low=0, high=LARGEST, open_low=True)] = 1.0,
+        gain: Annotated[float, within(0, LARGEST, open_low=True)] = 1.0,
         generator: Generator,
     ) -> None:
         super().__init__()

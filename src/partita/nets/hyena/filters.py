@@ -11,7 +11,6 @@ Letters: N order, D width, L length, E size of the encoding, tau_d the time cons
 """
 
 import math
-from functools import partial
 from itertools import pairwise
 from typing import Annotated, cast
 
@@ -19,7 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.arguments import Depth, Moderate, PositiveInt
+from partita.core.arguments import Depth, Moderate, PositiveInt, at_least
 from partita.core.checks import check_count
 from partita.errors import invalid
 from partita.nets.base import Net, linear
@@ -65,7 +64,7 @@ class ImplicitFilter(Net):
         order: Depth,
         *,
         hidden: PositiveInt = 32,
-        encoding: Annotated[int, partial(check_count, least=3)] = 17,
+        encoding: Annotated[int, at_least(3)] = 17,
         frequency: Moderate = 4.0,
         shortest: float = 4.0,
         longest: float = 512.0,
