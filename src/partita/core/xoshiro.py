@@ -16,7 +16,7 @@ UNIT = np.float32(2.0**24)  # 24 random bits are compared with p: the resolution
 
 
 @njit(inline="always")
-def _next(state: np.ndarray, lane: int) -> int:
+def next_word(state: np.ndarray, lane: int) -> int:
     """The next 32 random bits of a lane."""
     s0, s1, s2, s3 = state[0, lane], state[1, lane], state[2, lane], state[3, lane]
     total = uint32(s0 + s3)
@@ -37,7 +37,7 @@ def fill_bernoulli(p: np.ndarray, out: np.ndarray, state: np.ndarray) -> None:
     for start in range(0, p.shape[0], BLOCK):
         for first in range(0, BLOCK, LANES):
             for lane in range(LANES):
-                bits[first + lane] = np.int32(_next(state, lane) >> uint32(8))
+                bits[first + lane] = np.int32(next_word(state, lane) >> uint32(8))
         block, result = p[start : start + BLOCK], out[start : start + BLOCK]
         for i in range(len(block)):
             result[i] = (

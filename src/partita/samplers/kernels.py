@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numba import float32, int32, uint32
 
-from partita.core.xoshiro import UNIT, _next
+from partita.core.xoshiro import UNIT, next_word
 from partita.runtime.numba_cache import njit
 
 # chains side by side: several vector registers of them, so that finding a neighbor costs little
@@ -90,7 +90,7 @@ def sweep_two_values(
                     for lane in range(LANES):
                         total[lane] += w * float32(local[j, lane])
                 for lane in range(LANES):
-                    bits[lane] = float32(int32(_next(state, lane) >> uint32(8)))
+                    bits[lane] = float32(int32(next_word(state, lane) >> uint32(8)))
                 for lane in range(LANES):
                     first_odds = begun[i, lane] if away else start[0, i]
                     odds = (float32(1.0) - hot[lane]) * first_odds + hot[lane] * total[lane]
@@ -142,7 +142,7 @@ def sweep_many_values(
                     top = max(top, logits[v])
                 for v in range(states):
                     logits[v] = _exp(logits[v] - top)
-                x[c, i] = _pick(logits, float32(int32(_next(state, 0) >> uint32(8))) / UNIT)
+                x[c, i] = _pick(logits, float32(int32(next_word(state, 0) >> uint32(8))) / UNIT)
 
 
 @njit
