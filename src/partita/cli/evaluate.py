@@ -47,7 +47,7 @@ def evaluate(
     with launched(devices, nodes, strategy):
         from partita.core import rng
         from partita.core.quantity import bits_per_dimension
-        from partita.experiment.saved import open_run, pick_split
+        from partita.experiment.saved import SCORING, open_run, pick_split
         from partita.families import named_evaluator
         from partita.report.format import meaning
 
@@ -62,7 +62,7 @@ def evaluate(
                 f"{saved.data.name} has other rows than when the run was fitted: it may have "
                 "learned from some of these."
             )
-        q = saved.score(rows, chosen, rng.keyed(seed, 1))
+        q = saved.score(rows, chosen, rng.keyed(seed, SCORING))
         per_dimension = bits_per_dimension(q, rows.numbers_per_row()) if bits else None
         if as_json:
             result = {"run": str(run), "split": split, **q.as_json()}

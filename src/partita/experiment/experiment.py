@@ -18,7 +18,7 @@ from partita.core.protocols import LikelihoodEvaluator, Model, Objective, Partit
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import PartitaWarning, RunError
-from partita.experiment.saved import SavedRun
+from partita.experiment.saved import SCORING, SavedRun
 from partita.experiment.splits import VALIDATION_FRACTION, encoded_parts
 from partita.families import Family
 from partita.families.base import cut_warnings
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 Split = Literal["train", "valid", "test"]
-SCORING = 1  # names the stream of random numbers that scores draw from
 LEAST_MINUTES = 0.01  # of a fit after a search that took all the time
 # the part of a config that a resumed fit needs
 RESUMED = {"fit": dict, "steps": int, "objective": dict}

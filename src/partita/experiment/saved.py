@@ -29,6 +29,7 @@ Evaluator = LikelihoodEvaluator | PartitionEvaluator | Quantity
 SPLITS = ("test", "train", "valid", "all")
 # gray levels of a scored split are made binary by these draws, the same in every command
 SPLIT_KEY = 7
+SCORING = 1  # names the stream of random numbers that scores draw from
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import Argument, DataError, PartitaError, PartitaWarning, RunError
 from partita.experiment.board import Line, read_board
-from partita.experiment.saved import open_run
+from partita.experiment.saved import SCORING, open_run
 from partita.report.comparison import write_comparison
 from partita.report.context import Subject
 from partita.report.ranking import Standing
@@ -82,7 +82,8 @@ def open_subject(folder: Path, *, scored: bool = True) -> Subject:
     score, problem = None, ""
     if scored:
         try:
-            score = saved.score(rows, None, rng.keyed(saved.run.config.get("seed") or 0, 1))
+            seed = saved.run.config.get("seed") or 0
+            score = saved.score(rows, None, rng.keyed(seed, SCORING))
         except PartitaError as error:
             problem = str(error)
     return Subject(saved.run, saved.encoding, dataset, score, split, problem)
