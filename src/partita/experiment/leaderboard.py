@@ -1,4 +1,4 @@
-r"""Who stands where: scores of the same rows compared row by row, and ties called ties.
+r"""Places on a leaderboard: scores of the same rows compared row by row, and ties called ties.
 
 .. math:: \hat\delta = \frac1N \sum_i \bigl(\log p_a(x_i) - \log p_b(x_i)\bigr), \qquad
           [\, l_a - u_b - t s, \; u_a - l_b + t s \,], \quad s^2 = \frac{1}{N(N-1)} \sum_i (d_i -
@@ -26,7 +26,7 @@ from partita.experiment.results import Result
 LEVEL = 0.95  # over the rows
 
 
-def paired_difference(a: Quantity, b: Quantity, level: float = LEVEL, choices: int = 1) -> Quantity:
+def paired_difference(a: Quantity, b: Quantity, choices: int = 1) -> Quantity:
     """``a - b`` of mean log-likelihoods of the same rows: its interval holds the spread over rows
     and the computing error of both.
 
@@ -47,9 +47,9 @@ def paired_difference(a: Quantity, b: Quantity, level: float = LEVEL, choices: i
     )
     se = float(d.std()) / math.sqrt(len(d)) if len(d) > 1 else math.inf
     computed = a - b
-    half = _quantile(len(d), 1 - (1 - level) / choices) * se if len(d) > 1 else math.inf
+    half = _quantile(len(d), 1 - (1 - LEVEL) / choices) * se if len(d) > 1 else math.inf
     kind = "estimate" if computed.kind == "exact" else computed.kind
-    covers = max(0.0, round(computed.level + level - 1.0, 12))
+    covers = max(0.0, round(computed.level + LEVEL - 1.0, 12))
     return Quantity(
         computed.value,
         computed.low - half,
@@ -73,7 +73,7 @@ def _quantile(n: int, level: float) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """An result where it stands.
+    """A result where it stands.
 
     Arguments:
         result: What was fitted and scored.

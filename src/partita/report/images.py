@@ -28,7 +28,7 @@ def sheet(
     return tiled(np.where(np.isnan(gray), BETWEEN, gray).astype(np.uint8), across)
 
 
-def signed_sheet(x: np.ndarray, shape: tuple[int, ...], across: int | None = None) -> np.ndarray:
+def signed_sheet(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The same for numbers about zero, each image on its own scale: blue below zero, red above;
     uint8 with three colors.
     """
@@ -36,7 +36,7 @@ def signed_sheet(x: np.ndarray, shape: tuple[int, ...], across: int | None = Non
     reach = np.abs(images).max(axis=(1, 2), keepdims=True)
     share = (images / np.where(reach > 0, reach, 1.0))[..., None]
     colors = WHITE + np.where(share < 0, -share * (BLUE - WHITE), share * (RED - WHITE))
-    return tiled(colors.round().astype(np.uint8), across)
+    return tiled(colors.round().astype(np.uint8))
 
 
 def tiled(images: np.ndarray, across: int | None = None) -> np.ndarray:

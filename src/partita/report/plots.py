@@ -111,10 +111,10 @@ def points(
     return scatter(x, y, "markers", name, marker=marker, hoverinfo="x+y", showlegend=False)
 
 
-def band(x: Values, low: Values, high: Values, name: str, color: str = COLORS[0]) -> list[Plot]:
+def band(x: Values, low: Values, high: Values, name: str) -> list[Plot]:
     """The area between two curves."""
     edge = {"line": {"width": 0}, "hoverinfo": "skip"}
-    fill = {"fill": "tonexty", "fillcolor": f"{color}33"}
+    fill = {"fill": "tonexty", "fillcolor": f"{COLORS[0]}33"}
     return [
         {**scatter(x, low, "lines", showlegend=False), **edge},
         {**scatter(x, high, "lines", name), **edge, **fill},

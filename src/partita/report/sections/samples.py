@@ -13,6 +13,7 @@ from partita.report.context import DRAWS, IMAGES, SEQUENCES, Subject
 
 COLUMNS = 12  # of a table whose values are shown one by one
 CHARACTERS = 400
+CORRELATED = 60  # columns at most whose correlations are shown
 SIDE = 420  # pixels of a sheet of images
 
 
@@ -126,11 +127,11 @@ def _most_varied(data: np.ndarray, n: int) -> list[int]:
     return sorted(np.argsort(-np.nanstd(data, 0))[:n].tolist())
 
 
-def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int = 60) -> Figure:
+def correlations(data: np.ndarray, draws: np.ndarray, name: str = "") -> Figure:
     """Correlations of all pairs of columns, data against draws: on the diagonal where the model has
     learned them.
     """
-    chosen = _most_varied(data, most)
+    chosen = _most_varied(data, CORRELATED)
     i, j = np.triu_indices(len(chosen), 1)
     there, here = (_correlation(x[:, chosen])[i, j] for x in (data, draws))
     low, high = float(np.nanmin([there, here])), float(np.nanmax([there, here]))
@@ -145,7 +146,7 @@ def correlations(data: np.ndarray, draws: np.ndarray, name: str = "", most: int 
     )
     layout = plots.titled_axes("correlation in the data", "in draws")
     caption = (
-        "Each point is a pair of columns; on the dotted line the model has learnt it. "
+        "Each point is a pair of columns; on the dotted line the model has learned it. "
         f"Root mean square difference {off:.3f}."
     )
     return Figure(traces, alt, layout, f"{name.capitalize()}. {caption}" if name else caption)
