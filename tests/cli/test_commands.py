@@ -13,10 +13,12 @@ import pytest
 import torch
 
 import partita
+from partita.cli import options
 from partita.datasets import load
 from partita.errors import PartitaWarning
 from partita.estimators import IsingDensity, MaxEntDensity
 from partita.experiment.saved import free_path
+from partita.families import EVALUATORS
 
 COMMANDS = ("fit", "evaluate", "sample", "models", "data")
 
@@ -27,6 +29,12 @@ def test_every_help_has_an_example(command: str, call: Any) -> None:
     assert result.exit_code == 0
     assert f"Example: partita {command}" in result.output
     assert "<bool>" not in result.output  # a flag takes no value
+
+
+def test_the_help_of_evaluate_names_every_evaluator() -> None:
+    """Written by hand, for the help imports no torch."""
+    named = set(re.findall(r"[\w-]+", options.EVALUATORS))
+    assert named >= {"auto", *EVALUATORS, "iwae-K", "latent-ais-T", "filter-K"}
 
 
 def test_version_and_bare_call(call: Any) -> None:

@@ -39,8 +39,8 @@ class NeuralEnergyDensity(ChainParameters, EnergyDensity):
             makes at least 10.
         max_minutes: Time to spend, in place of epochs.
         evaluator: How log Z is computed: ``"auto"`` (quadrature up to three real columns),
-            ``"quadrature"``, ``"sandwich"``, ``"bridge"``, ``"ais"``, ``"reverse-ais"``, or an
-            evaluator object.
+            ``"enumeration"``, ``"quadrature"``, ``"sandwich"``, ``"bridge"``, ``"ais"``, ``"smc"``,
+            ``"reverse-ais"``, or an evaluator object.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
 

@@ -34,8 +34,9 @@ class RBMDensity(ChainParameters, HiddenUnits):
         validation_fraction: Share of the rows held out to choose the best weights by, where it
             makes at least 10.
         max_minutes: Time to spend, in place of epochs.
-        evaluator: How log Z is computed: ``"auto"``, ``"enumeration"``, ``"sandwich"``,
-            ``"bridge"``, ``"ais"``, ``"reverse-ais"``, or an evaluator object.
+        evaluator: How log Z is computed: ``"auto"``, ``"enumeration"``, ``"quadrature"`` (up to
+            three real columns), ``"sandwich"``, ``"bridge"``, ``"ais"``, ``"smc"``,
+            ``"reverse-ais"``, or an evaluator object.
         random_state: A number, None, a NumPy RandomState or a torch generator.
         verbose: Show a progress bar.
 
