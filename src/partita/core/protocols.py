@@ -444,7 +444,7 @@ class Chains(NamedTuple):
 
 State = TypeVar("State")
 Learned: TypeAlias = Any  # a model with what its objective needs, as the capability table says
-# one loss per optimizer group, the next state, and numbers to record
+# losses by name, whose sum is minimized, the next state, and numbers to record
 Losses: TypeAlias = tuple[dict[str, Tensor], State, dict[str, Tensor]]
 Walk = TypeVar("Walk", bound=ChainState)
 
@@ -536,7 +536,7 @@ class Objective(Checked, ABC, Generic[State]):
     def losses(
         self, model: Learned, batch: Batch, state: State, *, generator: torch.Generator
     ) -> Losses[State]:
-        """One loss per optimizer group, the next state, and numbers to record.
+        """Losses by name, whose sum is minimized, the next state, and numbers to record.
 
         Gradients flow through ``model(x)``; in data-parallel training ``model`` is a wrapper, and
         :func:`partita.objectives.base.unwrapped` is the model inside.

@@ -101,8 +101,11 @@ def evaluate(
         x: Rows in the model's support, ``(N, D)``: tensor, array, frame, or
             :class:`partita.tables.Rows`.
         evaluator: How to compute it; by default exact where the model has ``log_prob`` or its
-            smaller side at most 2^20 states, else a sandwich of annealings. An evaluator of log Z,
-            or a log Z computed before, serves too.
+            smaller side at most 2^20 states; else of energy models quadrature on at most three real
+            columns and a sandwich of annealings beyond, of latent-variable models IWAE, of
+            Dirichlet processes an average over posterior draws, and of GANs, which have no
+            likelihood, two-sample statistics. An evaluator of log Z, or a log Z computed before,
+            serves too.
         rows: Rows that show where the modes of an energy model are, such as its training data,
             where it was not fitted here and so remembers none; without any, log Z is never called
             tight.
@@ -116,17 +119,17 @@ def evaluate(
     model = _remembering(model, rows)
     missing = bool({Capability.MISSING, Capability.ENDS} & model.capabilities)
     if not isinstance(x, Tensor):
-        rows = as_rows(x, owner="evaluate", missing=missing)
-        if isinstance(rows, Rows) and len(rows) * rows.width > CELLS_AT_ONCE:
+        table = as_rows(x, owner="evaluate", missing=missing)
+        if isinstance(table, Rows) and len(table) * table.width > CELLS_AT_ONCE:
             again = partial(evaluate, model, generator=generator)
             return in_parts(
                 model,
-                rows,
+                table,
                 evaluator,
                 lambda part, known: again(part, evaluator=known),
                 generator=generator,
             )
-        x = rows.tensor(generator)
+        x = table.tensor(generator)
     check_rows("evaluate", "x", x)
     if evaluator is not None and not isinstance(evaluator, Quantity):
         check_role("evaluate", "evaluator", evaluator, ("__call__",), "Sandwich()")
