@@ -1,8 +1,9 @@
 """Several processes that work on one thing: the share of each, and their collective operations.
 
-Fabric or torchrun starts them; a :class:`Team` is this process's rank among them. Code that shares
-out chains asks :func:`current`, which is :data:`ALONE` unless a fit or an evaluation runs inside
-:func:`together`, so that no process waits for others that do something else.
+The command line (:mod:`partita.cli.launch`), torchrun or a caller's Fabric starts them; a
+:class:`Team` is this process's rank among them. Code that shares out chains asks :func:`current`,
+which is :data:`ALONE` unless a fit or an evaluation runs inside :func:`together`, so that no
+process waits for others that do something else.
 """
 
 import time
