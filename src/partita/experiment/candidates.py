@@ -20,7 +20,7 @@ from partita.errors import PartitaError, invalid
 from partita.experiment.results import Candidate
 from partita.experiment.splits import spread
 from partita.families import FAMILIES, Family, family_named
-from partita.families.by_gradient import NAMED, OBJECTIVES
+from partita.families.by_gradient import AUTO_EXACT_BITS, NAMED, OBJECTIVES
 from partita.families.table_kind import check_held_out, settings_by_table, table_kind, table_numbers
 from partita.models.directed.flow.columns import copying, repeating
 from partita.runtime.untrusted import JsonObject
@@ -57,9 +57,6 @@ PAIRS = dict.fromkeys(
     ("maxent", "ising", "potts"), "where columns have two values it is the model that boltzmann is"
 )
 OF_SEQUENCES = {"autoregressive": "on sequences it is the model that hyena is"}
-# a comparison of all objectives sums at most 2^16 states at every step; more where exact is given
-# for by name
-EXACT_BITS = 16
 ROWS_TO_CHECK, COLUMNS_TO_CHECK = 2048, 1000
 # of a table up to which the number of components is looked for, and what is taken beyond
 LADDER_CELLS, COMPONENTS = 300_000, 10
@@ -120,8 +117,8 @@ def degenerate_columns(dataset: Dataset) -> list[str]:
     found = filter(None, [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])])
     return [
         f"column {names[real[place]]} {what}: densities of it grow without end where mass is "
-        "squeezed onto it, and the best is who squeezes most. Read it as another kind, or leave it "
-        "out."
+        "squeezed onto it, and the best is the model that squeezes most. Read it as another kind, "
+        "or leave it out."
         for place, what in found
     ]
 
@@ -178,7 +175,7 @@ def _reason_against_sequences(family: Family, settings: JsonObject, rows: Rows) 
 
 
 def _in_short(family: Family, error: PartitaError) -> str:
-    """A refusal as a reason beside the name of who refuses."""
+    """A refusal as a reason beside the name of the family that refuses."""
     text = str(error).rstrip(".").removeprefix("family ")
     return text.removeprefix(f"{family.name}: ").removeprefix("compare: ")
 
@@ -218,7 +215,8 @@ def reason_left_out(name: str, model: Model) -> str | None:
     """
     reason = capability.reason_against(NAMED[name].part, model)
     bits = capability.smallest_bits(model)
-    if reason is None and name == "exact" and EXACT_BITS < bits < float("inf"):
+    # more states are summed where `exact` is named
+    if reason is None and name == "exact" and AUTO_EXACT_BITS < bits < float("inf"):
         return f"2^{bits:g} states are many to sum at every step; ask for it by name"
     return reason
 

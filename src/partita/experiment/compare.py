@@ -22,7 +22,7 @@ import torch
 from partita.core import capability, rng
 from partita.core.protocols import EnergyModel, Model, PartitionEvaluator
 from partita.datasets import Dataset
-from partita.errors import PartitaError, RunError
+from partita.errors import PartitaError, PartitaWarning, RunError
 from partita.evaluators import Sandwich
 from partita.experiment.experiment import Experiment
 from partita.experiment.results import NAME, Candidate, Result, read_result, write_result
@@ -33,7 +33,6 @@ from partita.runtime.untrusted import JsonObject, inside, read_json
 from partita.tables import Rows
 from partita.training import history
 from partita.training.budget import TIMING, annealing_cost
-from partita.training.loop import PartitaWarning
 from partita.training.run import Run
 
 ROWS = "rows.json"  # which rows a comparison is about, in its folder
@@ -80,7 +79,7 @@ class Comparison:
 
     @property
     def scored(self) -> Rows:
-        """The rows that everyone is scored on: held out where there are such."""
+        """The rows that all candidates are scored on: held out where there are such."""
         return self.dataset.train if self.dataset.test is None else self.dataset.test
 
     @property
