@@ -279,7 +279,7 @@ def test_initialize_fits_the_reference_to_training_data(generator: torch.Generat
         torch.testing.assert_close(model.reference_mean, data.mean(0), rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(model.b.detach(), 2 * model.reference_mean)
         assert model.anchor_rows(3) is not None
-    # drawn towards its diagonal by D / (N + D)
+    # drawn toward its diagonal by D / (N + D)
     R, own, share = full.reference_whitening, data.T.cov(correction=0), 2 / 502
     shrunk = (1 - share) * own + share * own.diagonal().diag()
     torch.testing.assert_close(

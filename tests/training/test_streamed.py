@@ -231,7 +231,7 @@ def test_a_regression_by_parts_is_that_of_all_rows(ridge: Any) -> None:
 
 
 def test_an_estimator_takes_in_parts_of_a_table_on_disk(stored: Any) -> None:
-    """The mean score of parts learnt from once, against that of all rows learnt from until it
+    """The mean score of parts learned from once, against that of all rows learned from until it
     settles.
     """
     x = np.tile(columns("real"), (5, 1)) + np.random.default_rng(3).normal(size=(5 * ROWS, 4)) * 0.1
@@ -245,7 +245,7 @@ def test_an_estimator_takes_in_parts_of_a_table_on_disk(stored: Any) -> None:
 def test_rows_are_held_out_alike_in_memory_and_on_disk(
     many: bool, stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of very many rows without a list of them; else a run would be scored on rows that it learnt
+    """Of very many rows without a list of them; else a run would be scored on rows that it learned
     from.
     """
     for module in ("partita.datasets.named", "partita.core.rng") if many else ():

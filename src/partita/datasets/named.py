@@ -37,7 +37,7 @@ class Dataset:
         name: What it was loaded as.
         train, valid, test: The rows; ``None`` where there are none.
         columns: Names, if known.
-        note: What it is, and its licence.
+        note: What it is, and its license.
         shape: How to draw a row as an image, such as (28, 28).
         entropy: The entropy in nats of the distribution behind it, where it is known; no model
             scores above its negative.

@@ -130,7 +130,7 @@ def load_sequences(
 
 
 def holds_sequences(source: str) -> bool:
-    """Whether a source is sequences to everyone: text that is no table, bytes, or an archive of
+    """Whether a source is sequences to every family: text that is no table, bytes, or an archive of
     sequences with their lengths.
 
     A .txt file is a table where its lines are numbers, words in columns, or letters of an

@@ -182,7 +182,7 @@ class DirichletProcessMixture(Features, FitParameters, Density):
 
     def predict_proba(self, X: object) -> np.ndarray:
         """Probability of each cluster of ``labels_``, (N, K): where each draw would put a row, by
-        who else is there (eq. 20.19).
+        the rows that are there (eq. 20.19).
         """
         z = self._encoded(X, "predict_proba")
         return consensus_membership(self.model_, z, self.labels_)

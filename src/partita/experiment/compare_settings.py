@@ -136,7 +136,7 @@ class Entrants(NamedTuple):
 
 
 def entrants(request: CompareSettings) -> Entrants:
-    """Who takes part: families, or one family by several objectives; refused where nothing can."""
+    """What takes part: families, or one family by several objectives; refused where nothing can."""
     found = _by_objective(request) if request.model else _by_family(request)
     if not found.candidates:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in found.left_out.items())

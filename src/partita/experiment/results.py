@@ -1,4 +1,4 @@
-"""Who takes part in a comparison and what each comes to; a result is kept beside its run, bit
+"""What takes part in a comparison and what each comes to; a result is kept beside its run, bit
 for bit.
 """
 

@@ -167,7 +167,7 @@ class OnlineEM(Update[Averages]):
         self, model: Mixing, data: Data, state: Averages, *, generator: torch.Generator
     ) -> tuple[Averages, dict[str, Tensor]]:
         """One pass over the data in a fresh order; the loss is that of each batch before it was
-        learnt from.
+        learned from.
         """
         order = rng.permutation(len(data), rng.keyed(state.key, int(state.updates)))
         total = torch.zeros((), dtype=torch.float64)

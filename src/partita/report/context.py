@@ -144,8 +144,8 @@ class Subject:
 
     @cached_property
     def drawn(self) -> Drawn:
-        """Draws of the model: exact where it can, else chains that are burnt in and then
-        watched.
+        """Draws of the model: exact where it can, else chains that are watched after a
+        burn-in.
         """
         generator, model = self.generator(2), self.model
         if isinstance(model, DirectedModel):
@@ -174,7 +174,7 @@ def spread(x: Tensor, n: int) -> Tensor:
 
 
 def follow(model: EnergyModel, generator: torch.Generator) -> Draws:
-    """Chains from the reference, burnt in, then watched for some steps."""
+    """Chains from the reference, watched for some steps after a burn-in."""
     start = model.reference().draw(CHAINS, generator=generator)
     sampler = capability.default("sampler", model)
     return run_chains(model, sampler, start, draws=FOLLOWED, burn_in=BURN_IN, generator=generator)

@@ -150,7 +150,7 @@ def whitening_of(covariance: Tensor) -> Tensor:
 
 
 def _covariance(data: Data, mean: Tensor, variance: Tensor, generator: Generator) -> Tensor:
-    """Of at most 10,000 random rows, drawn towards its diagonal where rows are few, so that it can
+    """Of at most 10,000 random rows, drawn toward its diagonal where rows are few, so that it can
     be inverted.
     """
     batch = data.batch(

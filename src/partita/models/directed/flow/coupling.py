@@ -138,13 +138,13 @@ class Coupling(Ordered, ABC):
 
     @abstractmethod
     def move(self, x: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """B towards the latent by its numbers, ``(|B|, n), (|B|, P, n)``: values and log slopes,
+        """B toward the latent by its numbers, ``(|B|, n), (|B|, P, n)``: values and log slopes,
         elementwise.
         """
 
     @abstractmethod
     def move_back(self, z: Tensor, raw: Tensor) -> Tensor:
-        """B towards the data."""
+        """B toward the data."""
 
     def to_latent(self, x: Tensor, context: Tensor | None = None) -> Mapped:
         kept, moved, raw = self._read(x, context)
