@@ -11,11 +11,10 @@ from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.errors import InputError
+from partita.errors import InputError, PartitaWarning
 from partita.estimators import FlowDensity, GANSampler, load
 from partita.families import FAMILIES
 from partita.tables import Rows
-from partita.training.loop import PartitaWarning
 
 QUICK = [
     FlowDensity(2, n_hidden=4, epochs=1, batch_size=50),

@@ -11,10 +11,9 @@ from scipy.stats import multivariate_normal
 from torch import Tensor
 
 import partita
-from partita.errors import InputError
+from partita.errors import InputError, PartitaWarning
 from partita.models import Flow
 from partita.tables import as_rows
-from partita.training.loop import PartitaWarning
 
 
 def gaussian(generator: torch.Generator, n: int) -> tuple[Tensor, Any]:
