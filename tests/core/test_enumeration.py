@@ -1,6 +1,6 @@
 """Sums over all states against sums written out with itertools, whatever the size of a chunk."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from scipy.special import logsumexp
 
 from partita.core import enumeration
-from partita.core.enumeration import Side, log_partition, probabilities
+from partita.core.enumeration import Side, log_partition, probabilities, state_expectation
 from partita.core.support import Binary, Categorical, Support
 
 LIKE = torch.zeros((), dtype=torch.float64)
@@ -60,6 +60,30 @@ def test_the_gradient_of_log_partition_is_the_average_of_minus_the_energys(
     slope[:, 0] -= (states.sum(1) - 1) ** 2
     assert a.grad is not None
     np.testing.assert_allclose(a.grad.numpy(), p @ slope, atol=1e-12)
+
+
+@pytest.mark.usefixtures("cells")
+@pytest.mark.parametrize(("support", "values"), CASES, ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.sum(-1), lambda x: x, lambda x: x[:, :, None] * x[:, None, :]],
+    ids=["sum", "x", "xx'"],
+)
+def test_expectation(
+    support: Support, values: tuple[float, ...], function: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    states = list(product(values, repeat=4))
+    weights = [np.exp(-by_hand(np.array(x))) for x in states]
+    expected = sum(
+        w * function(torch.tensor([x], dtype=torch.float64))[0]
+        for w, x in zip(weights, states, strict=True)
+    ) / sum(weights)
+    torch.testing.assert_close(
+        state_expectation(Side("visible", support, free_energy), LIKE, function),
+        expected,
+        atol=1e-12,
+        rtol=0,
+    )
 
 
 @pytest.mark.usefixtures("cells")

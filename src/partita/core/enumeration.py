@@ -45,6 +45,16 @@ def log_partition(side: Side, like: Tensor) -> Tensor:
     return torch.logsumexp(torch.stack(list(parts)), 0)
 
 
+def state_expectation(side: Side, like: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """E[function(x)] under the normalized side; ``function`` maps ``(S, D)`` to ``(S, *)``."""
+    log_z = log_partition(side, like)
+    total = torch.zeros((), device=like.device, dtype=like.dtype)
+    for states in state_chunks(side, like):
+        p = torch.exp(-side.free_energy(states) - log_z)
+        total = total + torch.tensordot(p, function(states), dims=1)
+    return total
+
+
 def probabilities(side: Side, like: Tensor) -> Tensor:
     """p of every state, in the order of ``side.support.states``."""
     energies = torch.cat([side.free_energy(states) for states in state_chunks(side, like)])
