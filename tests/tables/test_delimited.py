@@ -2,6 +2,8 @@
 read once, whoever reads.
 """
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +205,23 @@ def test_words_with_digits_are_words(cells: list[str], tmp_path: Path) -> None:
         words=True,
     )
     assert set((found.labels or {}).values()) == set(cells)
+
+
+def test_lines_of_space_far_into_a_file_are_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow has read some blocks by then, whose rows are not read again."""
+    monkeypatch.setattr(csv, "LONGEST", 256)
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n" + "".join(f"{i},{i}.5\n" for i in range(300)) + "   \n7,8\n  \n9,10\n")
+    x = np.asarray(read(path).train[:])
+    assert x.shape == (302, 2) and x[:300, 0].tolist() == list(range(300))
+    assert x[300:].tolist() == [[7.0, 8.0], [9.0, 10.0]]
+
+
+def test_a_process_that_met_an_uneven_row_ends_as_others_do(tmp_path: Path) -> None:
+    """It was aborted while it ended, more often than not."""
+    (tmp_path / "uneven.csv").write_text("a,b\n1,2\n3\n4,5,6\n")
+    code = "import sys, partita.datasets as d\ntry: d.load(sys.argv[1])\nexcept Exception: pass"
+    words = [sys.executable, "-c", code, str(tmp_path / "uneven.csv")]
+    assert [subprocess.run(words, check=False).returncode for _ in range(2)] == [0, 0]

@@ -3,6 +3,7 @@ what they hold as rows become more.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,7 @@ def test_what_exceeds_the_address_space_is_fitted_scored_and_filled_in_a_quarter
     words = json.dumps([36 * MIB, asked["few"], asked["many"]])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, words],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},  # compiling takes memory of its own
         capture_output=True,
         text=True,
         timeout=400,

@@ -261,20 +261,15 @@ def _parse(path: Path, layout: Layout) -> Iterator[pa.Table]:
     width = len(layout.first)
     size = min(path.stat().st_size + 1, LONGEST)
     names = [f"f{i}" for i in range(width)]
+    options = arrow_csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True)
+    reading = arrow_csv.ReadOptions(
+        use_threads=False, block_size=size, skip_rows=layout.skip, column_names=names
+    )
+    converting = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    done = 0
     try:
-        reader = arrow_csv.open_csv(
-            path,
-            arrow_csv.ReadOptions(
-                use_threads=False, block_size=size, skip_rows=layout.skip, column_names=names
-            ),
-            arrow_csv.ParseOptions(
-                delimiter=layout.delimiter,
-                newlines_in_values=True,
-                invalid_row_handler=_skip_space,
-            ),
-            arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-        )
-        for batch in reader:
+        for batch in arrow_csv.open_csv(path, reading, options, converting):
+            done += batch.num_rows
             table = pa.Table.from_batches([batch])
             if width == 1:  # a line of space is empty, one of two quotes has a missing value
                 text = table.column(0)
@@ -285,12 +280,34 @@ def _parse(path: Path, layout: Layout) -> Iterator[pa.Table]:
                     )
                 )
             yield table
-    except pa.ArrowInvalid as error:
-        raise _fault(path, layout) from error
+        return
+    except pa.ArrowInvalid:
+        pass
+    yield from _by_lines(path, layout, done)
 
 
-def _skip_space(row: arrow_csv.InvalidRow) -> str:
-    return "skip" if row.actual_columns == 1 and row.text.isspace() else "error"
+def _by_lines(path: Path, layout: Layout, done: int) -> Iterator[pa.Table]:
+    """The rows after the first ``done`` of a file in which lines of white space, which are no
+    rows, stop Arrow's reader. (Its handler of such lines is called from a thread that may outlive
+    the interpreter.)
+    """
+    assert layout.delimiter is not None
+    width = len(layout.first)
+    with _lines(path) as lines:
+        records = (
+            record
+            for record in csv.reader(lines, delimiter=layout.delimiter)
+            if record and not (len(record) == 1 and record[0].isspace())
+        )
+        rest = islice(records, done, None)
+        while batch := list(islice(rest, max(1, FIELDS // width))):
+            if any(len(record) != width for record in batch):
+                raise _fault(path, layout)
+            columns = zip(*batch, strict=True)
+            yield pa.table(
+                [pa.array(column, pa.string()) for column in columns],
+                [f"f{i}" for i in range(width)],
+            )
 
 
 def _split(path: Path, layout: Layout) -> Iterator[pa.Table]:

@@ -138,8 +138,10 @@ def _weight(weight: np.ndarray | None, names: dict[str, str], x: np.ndarray) -> 
 
 
 def _which(path: Path, array: str | None, found: list[str]) -> DataError:
+    if not found:
+        return DataError(f"load: {path} holds no arrays. Save one in it, as np.savez(path, x=x).")
     got = "no choice among them" if array is None else repr(array)
-    example = f"{path.stem}:{found[0]}" if found else ""
+    example = f"{path.stem}:{found[0]}"
     return DataError(
         f"load: {path} needs one of its arrays {', '.join(found)}; got {got}. Choose one after a "
         f"colon, as in {example}."

@@ -157,11 +157,13 @@ def _read_config(folder: str | Path) -> tuple[JsonObject, bool]:
     config = read_json(path)
     made = config.get("format") if isinstance(config, dict) else "no object"
     model = config.get("model") if isinstance(config, dict) else None
-    if made != FORMAT or not isinstance(model, dict) or "name" not in model:
+    if made != FORMAT:
         raise RunError(
             f"load: {path} must have format {FORMAT}; got {made}. It was made by another version "
             "of partita."
         )
+    if not isinstance(model, dict) or "name" not in model:
+        raise RunError(f"load: {path} must name a model; got none. Restore the file, or fit again.")
     check_like(config, SHAPE, path.name)
     return unsealed(config)
 
