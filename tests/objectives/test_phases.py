@@ -284,3 +284,8 @@ def test_no_exact_phase_where_there_are_too_many_states() -> None:
         match=r"negative_phase\(exact=True\) cannot run on RBM\(30, 25\): neither side has at most",
     ):
         negative_phase(RBM(30, 25, generator=torch.Generator()), exact=True)
+
+
+def test_rows_that_are_no_tensor_are_named(generator: torch.Generator) -> None:
+    with pytest.raises(InputError, match=r"x must be a tensor of rows; got ndarray\. Call torch"):
+        positive_phase(RBM(2, 1, generator=generator), np.zeros((3, 2)))  # type: ignore[arg-type]

@@ -44,6 +44,9 @@ def negative_phase(
 
 
 def _mean_gradient(model: EnergyModel, x: Tensor, weight: Tensor | None) -> Phase:
+    if not isinstance(x, Tensor):
+        remedy = "Call torch.as_tensor on an array, or .tensor() on the rows of a data set."
+        raise invalid("a phase", "x", "be a tensor of rows", type(x).__name__, remedy)
     log_phi = -model(x)
     mean = log_phi.mean() if weight is None else (weight * log_phi).sum() / weight.sum()
     return _gradients(model, mean)
