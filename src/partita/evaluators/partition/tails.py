@@ -116,8 +116,8 @@ def tails_beyond(owner: str, model: EnergyModel, x: Tensor) -> Tails:
                 (lines if len(cone.axes) == 1 else shares).append(share)
             shares.append(_log_sum(lines))
         mass = log_ridge_mass(owner, model, energy, t) + float(scale.log().sum())
-    except RuntimeError:  # a network that cannot be called in float64
-        return Tails(-math.inf, -math.inf)
+    except RuntimeError:  # a network that cannot be called in float64, or has no second slopes
+        return Tails(max(shares), -math.inf)
     return Tails(max(shares), mass)
 
 
