@@ -27,6 +27,7 @@ FLOORS = [
     ["experiment"],
     ["estimators"],
     ["report"],
+    ["evidence"],
     ["cli"],
 ]
 # the rooms that data enter, one after the other

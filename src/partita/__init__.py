@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from partita.core.quantity import Quantity
     from partita.evaluators import evaluate
+    from partita.evidence import log_z
     from partita.samplers import sample
     from partita.training import fit, load
 
 __version__ = "0.1.0"
-__all__ = ["Quantity", "evaluate", "fit", "load", "sample"]
+__all__ = ["Quantity", "evaluate", "fit", "load", "log_z", "sample"]
 
 # Imported when first used, so that `import partita` costs nothing and `partita --help` does not
 # wait for torch.
@@ -33,6 +34,7 @@ _LAZY = {
     "load": "training",
     "sample": "samplers",
     "evaluate": "evaluators",
+    "log_z": "evidence",
 }
 _SUBPACKAGES = (
     "bayes",

@@ -134,6 +134,10 @@ class TooLarge(PartitaError, MemoryError):
     """More memory is needed than there is, or than a file can account for."""
 
 
+class OutOfBudget(PartitaError, TimeoutError):
+    """A method needs more minutes or evaluations than it was given."""
+
+
 class PartitaWarning(UserWarning):
     """Something a user should know about work that goes on."""
 

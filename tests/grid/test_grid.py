@@ -37,6 +37,8 @@ SMALL = {
     "draws": 8,
     "burn_in": 2,
     "restarts": 1,
+    "live": 32,
+    "remaining": 0.1,
 }
 PILOTS = {
     "evaluators.partition.annealing": {
@@ -55,6 +57,8 @@ PILOTS = {
         "DESCENT_STEPS": 5,
         "MOST_LOOKS": 64,
     },
+    "evaluators.partition.live_points": {"MOST_STEPS": 1},
+    "evaluators.partition.passed_by": {"DEEPER": 1.0, "HEARD": 4, "SCOUTS": 8},
     "evaluators.partition.replicas": {
         "LADDERS": 4,
         "LEAST_RUNGS": 4,
@@ -68,8 +72,7 @@ PILOTS = {
         "LOCAL_TEMPERATURES": 4,
     },
     "evaluators.partition.witnesses": {"SOUGHT": 4},
-    "samplers.alternating": {"TUNING_STEPS": 2},
-    "samplers.gradient": {"TUNING_BETAS": (0.0, 0.5, 1.0), "TUNING_STEPS": 2, "TUNING_CHAINS": 8},
+    "samplers.adaptive": {"TUNING_BETAS": (0.0, 0.5, 1.0), "TUNING_STEPS": 2, "TUNING_CHAINS": 8},
 }
 pytestmark = pytest.mark.slow
 

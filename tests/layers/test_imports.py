@@ -35,6 +35,7 @@ LAYERS = (
     ("experiment",),
     ("estimators",),
     ("report",),
+    ("evidence",),
     ("cli",),
     ("",),  # the package itself: partita/__init__.py offers what is below
 )

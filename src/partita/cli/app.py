@@ -21,6 +21,7 @@ from partita.cli.evaluate import evaluate
 from partita.cli.fit import fit
 from partita.cli.impute import impute
 from partita.cli.lab import lab
+from partita.cli.log_z import log_z
 from partita.cli.models import models
 from partita.cli.report import report
 from partita.cli.sample import sample
@@ -160,6 +161,7 @@ def partita(
 EXAMPLES: dict[Callable[..., None], str] = {
     fit: "partita fit rbm digits --minutes 1 --set n_hidden=100 --set learning_rate=0.05",
     evaluate: "partita evaluate runs/rbm-digits-1 --evaluator sandwich",
+    log_z: "partita log-z target.py:log_density --support real:5 --minutes 2 --out evidence.html",
     sample: "partita sample runs/rbm-digits-1 -n 64 --out draws.csv --png draws.png",
     compare: "partita compare digits --minutes 5, or partita compare digits --model rbm "
     "--objectives all",

@@ -13,7 +13,17 @@ from partita.core.protocols import (
     Update,
 )
 from partita.core.quantity import Quantity, bits_per_dimension
-from partita.core.support import Binary, Categorical, Count, Product, Real, Sequence, Spin, Support
+from partita.core.support import (
+    Binary,
+    Categorical,
+    Count,
+    Interval,
+    Product,
+    Real,
+    Sequence,
+    Spin,
+    Support,
+)
 from partita.errors import DataError, Diverged, InputError, PartitaError, RunError, Unsupported
 
 __all__ = [
@@ -27,6 +37,7 @@ __all__ = [
     "EnergyModel",
     "Field",
     "InputError",
+    "Interval",
     "Model",
     "Objective",
     "PartitaError",

@@ -39,6 +39,7 @@ class Annealed(EnergyModel):
         )
         self.support = base.support
         self.capabilities = base.capabilities
+        self.differentiable = base.differentiable
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.base.energy_along(self.base.field(x), self.beta)

@@ -123,6 +123,9 @@ NEEDS: dict[str, Need] = {
     "real": Need(
         lambda m: _integrates(m, math.inf), "its coordinates are not all real, so it has no slope"
     ),
+    "differentiable": Need(
+        lambda m: isinstance(m, EnergyModel) and m.differentiable, "its energy has no gradient"
+    ),
     "quadrature": Need(
         lambda m: _integrates(m, QUADRATURE_WIDTH),
         f"it does not live on at most {QUADRATURE_WIDTH} real coordinates",
@@ -167,17 +170,24 @@ PARTS: dict[str, Part] = {
     "PCD": Part("objective", ("energy",), "ExactLikelihood"),
     "CD": Part("objective", ("energy",), "ExactLikelihood"),
     "NCE": Part("objective", ("energy",), "ExactLikelihood", None),
-    "ScoreMatching": Part("objective", ("energy", "real"), "PseudoLikelihood", None),
+    "ScoreMatching": Part(
+        "objective", ("energy", "real", "differentiable"), "PseudoLikelihood", None
+    ),
     "PseudoLikelihood": Part("objective", ("energy", "sites"), "ScoreMatching", None),
     "RatioMatching": Part("objective", ("energy", "sites"), "ScoreMatching", None),
     "MAP": Part("objective", ("exact",), "PCD", None),
     "CollapsedGibbs": Part("objective", ("posterior_draws",), "EM"),
     "InstantiatedGibbs": Part("objective", ("posterior_draws",), "EM"),
     "Gibbs": Part("sampler", ("gibbs",), "MALA"),
-    "MALA": Part("sampler", ("energy", "real"), "Gibbs"),
-    "HMC": Part("sampler", ("energy", "real"), "Gibbs"),
-    "Langevin": Part("sampler", ("energy", "real"), "Gibbs", None),
-    "Alternating": Part("sampler", ("energy", "real", "joint"), "MALA or Gibbs", None),
+    "MALA": Part("sampler", ("energy", "real", "differentiable"), "Gibbs"),
+    "HMC": Part("sampler", ("energy", "real", "differentiable"), "Gibbs"),
+    "NUTS": Part("sampler", ("energy", "real", "differentiable"), "Gibbs"),
+    "RandomWalk": Part("sampler", ("energy", "real"), "Gibbs"),
+    "Ensemble": Part("sampler", ("energy", "real"), "Gibbs", None),
+    "Langevin": Part("sampler", ("energy", "real", "differentiable"), "Gibbs", None),
+    "Alternating": Part(
+        "sampler", ("energy", "real", "differentiable", "joint"), "MALA or Gibbs", None
+    ),
     "Informed": Part("sampler", ("energy", "sites"), "MALA", None),
     "Tempering": Part("sampler", ("energy",), "Gibbs", None),
     "Enumeration": Part("partition", ("enumerable",), "Sandwich"),
@@ -187,6 +197,8 @@ PARTS: dict[str, Part] = {
     "AIS": Part("partition", ("energy",), "Sandwich"),
     "SMC": Part("partition", ("energy",), "Sandwich"),
     "ReverseAIS": Part("partition", ("energy",), "Sandwich"),
+    "ImportanceSampling": Part("partition", ("energy", "real"), "Sandwich", None),
+    "NestedSampling": Part("partition", ("energy",), "Sandwich", None),
     "LogProb": Part("likelihood", ("log_prob",), "an evaluator of log Z"),
     "PosteriorAverage": Part("likelihood", ("posterior_draws",), "LogProb"),
     "IWAE": Part("likelihood", ("latent",), "LogProb"),

@@ -240,6 +240,7 @@ class EnergyModel(Model):
 
     forward_methods = ("conditional_logits",)
     begins_exactly: ClassVar[bool] = True  # whether the reference can be drawn from
+    differentiable: bool = True  # whether F has a gradient that autograd finds
     beta: Tensor | float = 1.0  # place on the way from the reference (0) to the model (1)
     anchors: Tensor
     anchored: Tensor
@@ -460,6 +461,7 @@ class Sampler(Checked, ABC, Generic[Walk]):
     kernel_on: ClassVar[Literal["x", "ladder"]] = "x"
     invariant: ClassVar[bool] = True  # whether it leaves the target exactly unchanged
     remembers: ClassVar[bool] = False  # whether its state holds more than can be had from x
+    independent: ClassVar[bool] = True  # whether chains of a batch never see one another
 
     @abstractmethod
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> Walk:

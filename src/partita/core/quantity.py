@@ -112,6 +112,11 @@ class Quantity:
         return self.high - self.low
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """Both ends of the interval."""
+        return self.low, self.high
+
+    @property
     def trusted(self) -> bool:
         """Whether the verdict allows the number to be published with its interval."""
         return self.verdict != "do not publish"

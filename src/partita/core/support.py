@@ -206,6 +206,31 @@ class Real(_Vector):
 
 
 @dataclass(frozen=True)
+class Interval(_Vector):
+    """(low, high)^D; either end may be infinite.
+
+    >>> Interval(2, 0.0, math.inf).in_words()
+    'numbers between 0 and inf'
+    """
+
+    low: float
+    high: float
+    discrete = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low < self.high:
+            got = f"{self.low} and {self.high}"
+            raise invalid("Interval", "low and high", "be numbers, low below high", got)
+
+    def outside(self, x: Tensor) -> Tensor:
+        return ~torch.isfinite(x) | (x < self.low) | (x > self.high)
+
+    def in_words(self) -> str:
+        return f"numbers between {self.low:g} and {self.high:g}"
+
+
+@dataclass(frozen=True)
 class Sequence(Support):
     """L steps of one element support, flattened step by step."""
 

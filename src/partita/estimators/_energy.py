@@ -5,13 +5,14 @@ hidden units as features.
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core import capability, rng
+from partita.core import rng
 from partita.core.annealed import in_double
 from partita.core.protocols import PartitionEvaluator
 from partita.core.quantity import Kind as ScoreKind
 from partita.core.quantity import Quantity
 from partita.estimators._density import Density, Features
 from partita.estimators._parameters import RandomState
+from partita.evaluators import Portfolio
 from partita.experiment.encoded import draw_rows
 from partita.families import named_evaluator
 
@@ -33,7 +34,7 @@ class EnergyDensity(Density):
         found = self._log_z
         if found is None:
             given = named_evaluator(self.evaluator, type(self).__name__)
-            evaluator = given or capability.default("partition", self.model_)
+            evaluator = given or Portfolio()
             self._log_z = found = evaluator(self.model_, generator=rng.keyed(self._key, 0))
         return found
 

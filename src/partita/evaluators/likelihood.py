@@ -25,6 +25,7 @@ from partita.core.protocols import (
 )
 from partita.core.quantity import Quantity, pooled
 from partita.errors import Diverged
+from partita.evaluators.partition.portfolio import Portfolio
 from partita.runtime import memory_limit, processes
 from partita.tables import Rows, as_rows
 
@@ -134,12 +135,18 @@ def evaluate(
     if evaluator is not None and not isinstance(evaluator, Quantity):
         check_role("evaluate", "evaluator", evaluator, ("__call__",), "Sandwich()")
     model.support.check(x, "evaluate", missing=missing)
-    role = "partition" if isinstance(model, EnergyModel) else "likelihood"
-    chosen: Any = capability.default(role, model) if evaluator is None else evaluator
+    chosen: Any = _default(model) if evaluator is None else evaluator
     likelihood: LikelihoodEvaluator = (
         FromPartition(chosen) if isinstance(chosen, Quantity) or _is_partition(chosen) else chosen
     )
     return likelihood(model, x, generator=generator)
+
+
+def _default(model: Model) -> Any:
+    """The one way to log Z for energy models, else the first evaluator that runs."""
+    if isinstance(model, EnergyModel):
+        return Portfolio()
+    return capability.default("likelihood", model)
 
 
 def _remembering(model: Model, rows: Any) -> Model:
@@ -160,11 +167,7 @@ def in_parts(
     """The score of a table too large for memory: log Z once, then some rows after the others;
     ``rows`` of the details are left out.
     """
-    chosen: Any = (
-        capability.default("partition", model)
-        if evaluator is None and isinstance(model, EnergyModel)
-        else evaluator
-    )
+    chosen: Any = Portfolio() if evaluator is None and isinstance(model, EnergyModel) else evaluator
     known = (
         chosen(model, generator=generator)
         if chosen is not None and _is_partition(chosen)
@@ -212,7 +215,7 @@ def per_step(model: Any, x: Tensor, rows: Tensor) -> dict[str, Any]:
 
 def _is_partition(evaluator: Any) -> bool:
     part = capability.PARTS.get(type(evaluator).__name__)
-    return part is not None and part.role == "partition"
+    return isinstance(evaluator, Portfolio) or (part is not None and part.role == "partition")
 
 
 def _about_rows(q: Quantity, rows: Tensor, details: dict[str, Any]) -> Quantity:

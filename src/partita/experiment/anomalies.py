@@ -23,10 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.core import capability, rng
+from partita.core import rng
 from partita.core.checks import check_real
 from partita.core.protocols import Capability, EnergyModel
 from partita.errors import DataError, PartitaWarning, invalid
+from partita.evaluators import Portfolio
 from partita.experiment.encoded import evaluate_encoded
 from partita.experiment.imputation import impute_encoded
 from partita.experiment.input_table import InputTable, destination, read_input, write_results
@@ -149,7 +150,7 @@ def row_scorer(saved: SavedRun, seed: int) -> Callable[[np.ndarray], np.ndarray]
     model, encoding, generator = saved.run.model, saved.encoding, rng.keyed(seed, 5)
     log_z = None
     if isinstance(model, EnergyModel):
-        log_z = capability.default("partition", model)(model, generator=generator)
+        log_z = Portfolio()(model, generator=generator)
 
     def finite(x: np.ndarray) -> np.ndarray:
         q = evaluate_encoded(

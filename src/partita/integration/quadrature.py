@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from partita.core import rng
 from partita.errors import Diverged, invalid
 from partita.integration.cubature import FIRST, NOT_A_NUMBER, Boxes, Energy, adaptive, peaks
+from partita.integration.differences import central_slope
 from partita.integration.unseen import search, shells
 
 CHUNK = 1 << 17  # points at once
@@ -247,14 +248,17 @@ def far_points(rows: Tensor) -> Tensor:
 
 
 def _with_slope(energy: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
-    """F and its slope; a flat one where it has none."""
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        value = energy(x)
-        try:
+    """F and its slope, by differences where autograd finds none."""
+    try:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            value = energy(x)
             (slope,) = torch.autograd.grad(value.sum(), x)
-        except RuntimeError:  # constant, or made of steps that torch has no derivative for
-            slope = torch.zeros_like(x)
+    except RuntimeError:  # made of steps that torch has no derivative for, or outside of torch
+        x = x.detach()
+        value = energy(x)
+        h = x.std(0).clamp_min(1e-3) * torch.finfo(x.dtype).eps ** (1 / 3)
+        slope = central_slope(energy, x, h)
     return value.detach(), torch.nan_to_num(slope)
 
 

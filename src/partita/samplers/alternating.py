@@ -20,14 +20,8 @@ from partita.core import rng
 from partita.core.capability import require
 from partita.core.protocols import Data, EnergyModel, Field, Reference, Sampler, Settings
 from partita.errors import invalid
-from partita.samplers.gradient import (
-    TUNING_STEPS,
-    Metropolis,
-    MetropolisInfo,
-    MetropolisState,
-    suiting_run,
-    tuning_run,
-)
+from partita.samplers.adaptive import suiting_run, tuning_run
+from partita.samplers.gradient import Metropolis, MetropolisInfo, MetropolisState
 from partita.samplers.langevin import MALA
 
 
@@ -40,6 +34,7 @@ class GivenHidden(EnergyModel):
         super().__init__()
         object.__setattr__(self, "joint", model)  # not a submodule: a view owns no parameters
         self.h, self.support, self.beta = h, model.support, model.beta
+        self.differentiable = model.differentiable
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.joint.energy(x, self.h)
@@ -106,7 +101,7 @@ class Alternating(Sampler[MetropolisState]):
         """The kernel with step sizes fixed along the model's path."""
         if not self.kernel.warm_up:
             return self
-        pilot = Alternating(replace(self.kernel, warm_up=TUNING_STEPS))
+        pilot = Alternating(self.kernel.piloting(self.kernel.metric))
         schedule = tuning_run(pilot, model, generator)
         return Alternating(replace(self.kernel, warm_up=0, schedule=schedule))
 
@@ -115,6 +110,6 @@ class Alternating(Sampler[MetropolisState]):
         schedule = self.kernel.schedule
         if schedule is None:
             return self
-        pilot = Alternating(replace(self.kernel, schedule=None, warm_up=TUNING_STEPS))
+        pilot = Alternating(self.kernel.piloting(self.kernel.metric))
         found = suiting_run(pilot, schedule, model, x)
         return Alternating(replace(self.kernel, schedule=found))

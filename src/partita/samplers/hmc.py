@@ -16,7 +16,8 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.arguments import PositiveInt, within
 from partita.core.protocols import EnergyModel
-from partita.samplers.gradient import Acceptance, Metropolis, MetropolisState, leapfrog
+from partita.samplers.adaptive import Acceptance
+from partita.samplers.gradient import Metropolis, MetropolisState, leapfrog
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ metric for Langevin steps (Titsias 2023). Axes that diagonalize both ends do so 
 Letters: D visible, N states.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,8 +25,23 @@ FLOOR = 1e-10  # of the largest bend
 class Stretch(NamedTuple):
     """The axes at one temperature, and how far a unit step goes along each."""
 
-    axes: Tensor  # (D, D), in columns
+    # (D, D) or (*, D, D), in columns, or (*, C, D, D) where each chain has its own; those of the
+    # coordinates if None
+    axes: Tensor | None
     lengths: Tensor  # (*, 1, D) or (D,)
+
+    def force(self, gradient: Tensor) -> Tensor:
+        """The gradient in these coordinates, ``(*, C, D)``."""
+        return (gradient if self.axes is None else gradient @ self.axes) * self.lengths
+
+    def velocity(self, momentum: Tensor) -> Tensor:
+        """How x moves by a momentum of these coordinates, ``(*, C, D)``."""
+        stretched = momentum * self.lengths
+        if self.axes is None:
+            return stretched
+        if self.axes.dim() > momentum.dim():
+            return (stretched[..., None, :] @ self.axes.mT)[..., 0, :]
+        return stretched @ self.axes.mT
 
 
 class Metric(NamedTuple):
@@ -43,6 +58,28 @@ class Metric(NamedTuple):
         return Stretch(
             self.axes.to(like), torch.lerp(torch.ones_like(at), self.bends.to(like), at).rsqrt()
         )
+
+
+class Spreads(NamedTuple):
+    """Roots L of covariances along a path, ``(n, D, D)``, at rising inverse temperatures ``(n,)``;
+    linear between them.
+    """
+
+    betas: Tensor
+    roots: Tensor
+
+    def stretch(self, beta: Tensor | float, like: Tensor) -> Stretch:
+        """L at ``beta``, a number, ``(*, 1)`` or one for each chain."""
+        at, betas = torch.as_tensor(beta).to(like), self.betas.to(like)
+        at = at[..., 0] if at.dim() and at.shape[-1] == 1 else at
+        above = torch.searchsorted(betas, at.contiguous()).clamp(1, len(betas) - 1)
+        share = ((at - betas[above - 1]) / (betas[above] - betas[above - 1])).clamp(0, 1)
+        roots = self.roots.to(like)
+        between = torch.lerp(roots[above - 1], roots[above], share[..., None, None])
+        return Stretch(between, like.new_ones(()))
+
+
+Coordinates: TypeAlias = Metric | Spreads
 
 
 def metric_between(first: Tensor, last: Tensor) -> Metric | None:

@@ -308,6 +308,11 @@ def resolve_kernel(
             f"{owner} needs a kernel that leaves its target invariant, and {name} does not. Use "
             "MALA() instead."
         )
+    if not chosen.independent:
+        raise Unsupported(
+            f"{owner} needs chains that never see one another, for each has a weight of its own, "
+            f"and those of {type(chosen).__name__} do. Use RandomWalk() instead."
+        )
     kernel = chosen.tuned(model, generator=generator)
     rows = model.anchor_rows(PILOT_CHAINS)
     return kernel if rows is None or kernel is chosen else kernel.suited_to(model, rows)

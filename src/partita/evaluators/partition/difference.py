@@ -55,6 +55,7 @@ class Between(EnergyModel):
         object.__setattr__(self, "first", first)
         object.__setattr__(self, "last", last)
         self.support = first.support
+        self.differentiable = first.differentiable and last.differentiable
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.last.free_energy(x)

@@ -25,6 +25,8 @@ from torch.distributions import Normal
 from partita.core import rng
 from partita.core.protocols import Capability, EnergyModel, Sampler
 from partita.evaluators.partition.annealing import anneal_here
+from partita.evaluators.partition.tails import reference_draws
+from partita.integration.differences import central_bend, central_slope
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
 from partita.models.energy.reference import whitening_of
 
@@ -36,6 +38,8 @@ COOLING_STEPS = 15  # at each of them
 MOST_LOOKS, CELLS, AT_ONCE = 8192, 1 << 17, 1024
 STEEPEST = 64  # of them descend from where the energy is steepest
 DESCENTS, DESCENT_STEPS = 192, 100  # others that descend; on real supports
+# the same without a gradient, where a slope takes two evaluations for each coordinate
+FEW_LOOKS, FEW_STEEPEST, FEW_DESCENTS = 512, 8, 24
 MOST_BENT = 64  # coordinates up to which second derivatives are taken
 SAME = 0.05  # of the reference's deviation, within which two minima are one
 PIT = 10.0  # nats by which a minimum may hold less than draws of the reference show
@@ -78,7 +82,7 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         starts = [_cooled(model, kernel, torch.cat([drawn, anywhere]), generator)]
     else:
         minima = distinct(
-            _descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std())
+            descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std())
         )
         around = _around(model, minima, 2 * SOUGHT, generator)
         inside = torch.isfinite(model.free_energy(around))
@@ -112,23 +116,42 @@ def _far_and_wide(model: EnergyModel, generator: torch.Generator) -> Tensor:
     """Points from which to descend, draws of the reference at some distances: any, and those of
     many where the energy is steepest.
     """
-    looks = max(DESCENTS, min(MOST_LOOKS, CELLS // model.support.width))
+    most, steepest, descents = (
+        (MOST_LOOKS, STEEPEST, DESCENTS)
+        if model.differentiable
+        else (min(FEW_LOOKS, MOST_LOOKS), FEW_STEEPEST, min(FEW_DESCENTS, DESCENTS))
+    )
+    looks = max(descents, min(most, CELLS // model.support.width))
     drawn = model.reference().draw(looks * len(REACHES), generator=generator)
     scale = torch.tensor(REACHES).to(drawn).repeat_interleave(looks)[:, None]
     x = (drawn.mean(0) + scale * (drawn - drawn.mean(0))).view(len(REACHES), looks, -1)
     steep = torch.nan_to_num(_slope(model, x.flatten(0, 1))).norm(dim=-1).view(len(REACHES), looks)
-    steepest = steep.topk(STEEPEST, -1).indices[..., None].expand(-1, -1, x.shape[-1])
-    return torch.cat([x[:, :DESCENTS], x.gather(1, steepest)], 1).flatten(0, 1)
+    chosen = steep.topk(steepest, -1).indices[..., None].expand(-1, -1, x.shape[-1])
+    return torch.cat([x[:, :descents], x.gather(1, chosen)], 1).flatten(0, 1)
 
 
 def _slope(model: EnergyModel, x: Tensor) -> Tensor:
-    """The gradient of F, some points at a time."""
+    """The gradient of F, some points at a time; by differences where autograd finds none."""
+    if not model.differentiable:
+        return central_slope(model.free_energy, x, _steps(model, x, 1 / 3))
     slopes = []
     for part in x.detach().split(AT_ONCE):
         part.requires_grad_()
         with torch.enable_grad():
             slopes.append(torch.autograd.grad(model.free_energy(part).sum(), part)[0])
     return torch.cat(slopes)
+
+
+def _steps(model: EnergyModel, like: Tensor, power: float) -> Tensor:
+    """Steps of differences, ``(D,)``: a power of the rounding, in deviations of the reference."""
+    return reference_draws(model).std(0).to(like) * torch.finfo(like.dtype).eps ** power
+
+
+def _bend(model: EnergyModel, at: Tensor) -> Any:
+    """The second derivatives of F at a point ``(D,)``."""
+    if not model.differentiable:
+        return central_bend(lambda x: model.free_energy(x).double(), at, _steps(model, at, 1 / 4))
+    return torch.autograd.functional.hessian(lambda x: model.free_energy(x[None])[0].double(), at)
 
 
 def distinct(x: Tensor, apart: float) -> Tensor:
@@ -150,10 +173,7 @@ def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generat
         return minima[torch.arange(n, device=minima.device) % len(minima)]
     drawn = model.reference().draw(SOUGHT, generator=generator)
     flat = float(minima.new_tensor(1.0) / drawn.var().clamp_min(1e-12))
-    bends: list[Any] = [
-        torch.autograd.functional.hessian(lambda x: model.free_energy(x[None])[0].double(), at)
-        for at in minima
-    ]
+    bends: list[Any] = [_bend(model, at) for at in minima]
     curvature, axes = torch.linalg.eigh(torch.nan_to_num(torch.stack(bends).double()))
     curvature = curvature.clamp_min(flat)
     scales, axes = curvature.rsqrt().to(minima), axes.to(minima)
@@ -175,13 +195,13 @@ def _shown_by(model: EnergyModel, drawn: Tensor) -> float:
     return float(reference.log_z + torch.logsumexp(log_w, 0) - math.log(len(drawn)))
 
 
-def _descended(model: EnergyModel, x: Tensor) -> Tensor:
+def descended(model: EnergyModel, x: Tensor, steps: int = DESCENT_STEPS) -> Tensor:
     """Minima of the energy near ``x``, by steps whose length every coordinate finds for itself;
     those that are not finite stay.
     """
     lowest = x.clone().requires_grad_()
     optimizer = torch.optim.Rprop([lowest], lr=0.1 * float(x.std()))
-    for _ in range(DESCENT_STEPS):
+    for _ in range(steps):
         lowest.grad = _slope(model, lowest)
         optimizer.step()
     found = lowest.detach()

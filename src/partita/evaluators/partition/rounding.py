@@ -77,7 +77,14 @@ def reach_to_rounding(q: Quantity, model: EnergyModel) -> Quantity:
     """The quantity with an interval that holds the rounding of the model's energies, where that is
     noticed, and the error of the share at which a reference is cut.
     """
-    half = ROUNDINGS * torch.finfo(model.like.dtype).eps * energy_size(model)
+    return reach_to_rounding_of(q, model, model.like.dtype, energy_size(model))
+
+
+def reach_to_rounding_of(
+    q: Quantity, model: EnergyModel, dtype: torch.dtype, size: float
+) -> Quantity:
+    """The same where energies are of a known dtype and size."""
+    half = ROUNDINGS * torch.finfo(dtype).eps * size
     reference = model.reference()
     if isinstance(reference, CutReference):
         half += half_width(reference.se, q.level)

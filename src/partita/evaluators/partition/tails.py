@@ -19,7 +19,7 @@ Letters: D coordinates, k dimensions of a cone, n rays.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from partita.core.quantity import Quantity, worst
 from partita.core.support import Real
 from partita.diagnostics.weights import verdict_on_unseen
 from partita.errors import Diverged
+from partita.integration.differences import central_bend, central_slope
 
 RADII = (1e4, 1e5, 1e6)  # in deviations of the reference, between which a is measured
 SLACK = 0.01  # by which a must be above k; rounding of F at the largest radius
@@ -50,9 +51,30 @@ FOLLOWED, ENOUGH, TURNS = (3.0, 10.0, 30.0, 1e2, 1e3, *RADII), 1e3, 40
 WIDE = 10.0  # over the square of the distance, a bend below which a ridge is a sheet or a cone
 STARTS, RIDGES = 32, 16  # far chains and random rays that are followed; ridges that are looked at
 ALIKE = 1e-3  # between the directions of two ridges
+# the same without a gradient, and the step of differences in the reference's deviations
+FEW_STARTS, FEW_TURNS, STEP = 8, 20, 1e-4
 KEY = 1213
 
 Energy = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The energy of a model about a center, in deviations of its reference; infinite where it is
+    not a number.
+    """
+
+    model: EnergyModel
+    center: Tensor  # (D,)
+    scale: Tensor  # (D,)
+
+    @property
+    def differentiable(self) -> bool:
+        return self.model.differentiable
+
+    def __call__(self, t: Tensor) -> Tensor:
+        values = self.model.free_energy(self.center + self.scale * t.reshape(-1, t.shape[-1]))
+        return torch.nan_to_num(values.double(), math.inf, math.inf, -math.inf).view(t.shape[:-1])
 
 
 class Cone(NamedTuple):
@@ -101,18 +123,15 @@ def tails_beyond(owner: str, model: EnergyModel, x: Tensor) -> Tails:
     scale = draws.std(0)
     center = x.median(0).values + ASIDE * (draws[0] - draws[1])
 
-    def energy(t: Tensor) -> Tensor:
-        values = double.free_energy(center + scale * t.reshape(-1, t.shape[-1]))
-        return torch.nan_to_num(values.double(), math.inf, math.inf, -math.inf).view(t.shape[:-1])
-
+    energy = Scaled(double, center, scale)
     t = (x - center) / scale
     shares = [-math.inf]
     try:
         for frame in _frames(energy, t):
             lines = []
             for cone in _cones(energy, frame):
-                _check_fall(owner, model, energy, cone)
-                share = _log_share_beyond(energy, cone, t)
+                check_fall(owner, model, energy, cone)
+                share = log_share_beyond(energy, cone, t)
                 (lines if len(cone.axes) == 1 else shares).append(share)
             shares.append(_log_sum(lines))
         mass = log_ridge_mass(owner, model, energy, t) + float(scale.log().sum())
@@ -133,14 +152,26 @@ def _frames(energy: Energy, t: Tensor) -> Iterator[Tensor]:
     D = t.shape[1]
     yield torch.eye(D, dtype=t.dtype, device=t.device)
     if 1 < D <= MOST_BENT:
-        bend = torch.autograd.functional.hessian(
-            lambda at: energy(at[None])[0], torch.zeros_like(t[0])
-        )
-        yield torch.linalg.eigh(
-            torch.nan_to_num(torch.as_tensor(bend), 0.0, 0.0, 0.0)
-        ).eigenvectors.mT
+        yield torch.linalg.eigh(_bend(energy, torch.zeros_like(t[0]))).eigenvectors.mT
         if len(t) > D:
             yield torch.linalg.svd(t, full_matrices=False).Vh
+
+
+def _differentiable(energy: Energy) -> bool:
+    return getattr(energy, "differentiable", True)
+
+
+def _bend(energy: Energy, at: Tensor) -> Tensor:
+    """Second derivatives at a point ``(D,)``, zero where there are none: by differences where
+    autograd finds none, whose steps keep rounding small beside the bend of a sheet, 1 / r^2.
+    """
+    if _differentiable(energy):
+        bend = torch.autograd.functional.hessian(lambda x: energy(x[None])[0], at)
+        return torch.nan_to_num(torch.as_tensor(bend), 0.0, 0.0, 0.0)
+    height = torch.nan_to_num(energy(at[None])[0], 0.0, 0.0, 0.0).abs()
+    rounding = (400 * torch.finfo(at.dtype).eps * (1 + height)).sqrt()
+    h = (at.norm() * rounding).clamp_min(STEP).expand_as(at)
+    return torch.nan_to_num(central_bend(energy, at, h), 0.0, 0.0, 0.0)
 
 
 def _cones(energy: Energy, frame: Tensor) -> Iterator[Cone]:
@@ -175,10 +206,8 @@ class Ridges(NamedTuple):
         values, narrow = torch.empty(self.u.shape[:2]).to(self.u), torch.ones(self.u.shape[1])
         for i, r in enumerate(FOLLOWED):
             for j, u in enumerate(self.u[i]):
-                bend = torch.autograd.functional.hessian(lambda at: energy(at[None])[0], r * u)
                 across = torch.linalg.svd(u[None]).Vh[1:]
-                bend = across @ torch.nan_to_num(torch.as_tensor(bend), 0.0, 0.0, 0.0) @ across.mT
-                bends = torch.linalg.eigvalsh(bend)
+                bends = torch.linalg.eigvalsh(across @ _bend(energy, r * u) @ across.mT)
                 values[i, j] = 0.5 * bends.clamp_min(r**-2).log().sum()
                 narrow[j] *= r < ENOUGH or float(bends.min()) > WIDE / r**2
         lengths = torch.tensor(FOLLOWED).to(self.u)[:, None, None]
@@ -218,8 +247,9 @@ def _followed(energy: Energy, t: Tensor) -> Ridges:
     D = t.shape[1]
     if not 1 < D <= MOST_BENT:
         return Ridges(t.new_empty(len(FOLLOWED), 0, D))
-    noise = rng.normal((STARTS, D), torch.zeros((), dtype=torch.float64), rng.keyed(KEY, 0)).to(t)
-    far = t[t.norm(dim=-1).topk(min(STARTS, len(t))).indices]
+    starts = STARTS if _differentiable(energy) else FEW_STARTS
+    noise = rng.normal((starts, D), torch.zeros((), dtype=torch.float64), rng.keyed(KEY, 0)).to(t)
+    far = t[t.norm(dim=-1).topk(min(starts, len(t))).indices]
     frames = list(_frames(energy, t))
     u = torch.cat([noise, far, *frames, *(-frame for frame in frames)])
     places: list[Tensor] = []  # of least energy, at each radius
@@ -244,10 +274,17 @@ def _turned(energy: Energy, u: Tensor, r: float) -> Tensor:
     """Rays ``(n, D)`` turned to where the energy is less on the sphere of radius r."""
     leaf = (u / u.norm(dim=-1, keepdim=True).clamp_min(1e-300)).detach().requires_grad_()
     optimizer = torch.optim.Rprop([leaf], lr=0.1 / r, step_sizes=(1e-9 / r, 1.0))
-    for _ in range(TURNS):
-        with torch.enable_grad():
-            value = energy(r * leaf / leaf.norm(dim=-1, keepdim=True)).sum()
-            (slope,) = torch.autograd.grad(value, leaf)
+
+    def height(ray: Tensor) -> Tensor:
+        return energy(r * ray / ray.norm(dim=-1, keepdim=True))
+
+    autograd = _differentiable(energy)
+    for _ in range(TURNS if autograd else FEW_TURNS):
+        if autograd:
+            with torch.enable_grad():
+                (slope,) = torch.autograd.grad(height(leaf).sum(), leaf)
+        else:
+            slope = central_slope(height, leaf, leaf.new_full(leaf.shape[1:], STEP / r))
         leaf.grad = torch.nan_to_num(slope, 0.0, 0.0, 0.0)
         optimizer.step()
     return (leaf / leaf.norm(dim=-1, keepdim=True)).detach()
@@ -263,7 +300,8 @@ def exponents(energy: Energy, rays: Tensor) -> Tensor:
     return torch.where(values[..., 1:] == math.inf, math.inf, fall)
 
 
-def _check_fall(owner: str, model: EnergyModel, energy: Energy, cone: Cone) -> None:
+def check_fall(owner: str, model: EnergyModel, energy: Energy, cone: Cone) -> None:
+    """Refuse a density that falls too slowly in a cone to have an integral."""
     k = len(cone.axes)
     slowest = exponents(energy, cone.rays).amax(-1).min()
     if float(slowest) <= k + SLACK:
@@ -279,7 +317,7 @@ def _endless(owner: str, model: EnergyModel, where: str, k: int, fall: float) ->
     )
 
 
-def _log_share_beyond(energy: Energy, cone: Cone, t: Tensor) -> float:
+def log_share_beyond(energy: Energy, cone: Cone, t: Tensor) -> float:
     """log of the mass in a cone beyond the radius that few of the states ``t`` exceed, over the
     mass within it.
     """

@@ -124,6 +124,7 @@ class Guided(EnergyModel):
             base.support,
             base.capabilities - {Capability.JOINT},
         )
+        self.differentiable = base.differentiable
 
     def free_energy(self, x: Tensor) -> Tensor:
         return self.base.free_energy(x)
