@@ -24,7 +24,7 @@ from partita.core.protocols import DirectedModel, EnergyModel, PartitionEvaluato
 from partita.core.quantity import Quantity
 from partita.core.support import Real, Support
 from partita.errors import OutOfBudget, Unsupported, invalid, one_line
-from partita.evaluators.partition.from_chains import from_chains
+from partita.evaluators.partition.chains.from_chains import from_chains
 from partita.evaluators.partition.locate import located
 from partita.evaluators.partition.portfolio import Portfolio
 from partita.models.energy.coordinates import Prior
@@ -113,7 +113,7 @@ class LogZ:
         generator: int | torch.Generator = 0,
     ) -> Evidence:
         """log Z from chains that exist already, by bridge sampling; arguments as for
-        :func:`partita.evaluators.partition.from_chains.from_chains`.
+        :func:`partita.evaluators.partition.chains.from_chains.from_chains`.
         """
         return _as_evidence(
             from_chains(draws, log_density, level=level, generator=_generator(generator))

@@ -18,10 +18,10 @@ from torch import Tensor
 from partita.core.batched import Batched
 from partita.core.quantity import Quantity
 from partita.errors import InputError
-from partita.evaluators.partition.bridge_sampling import solve
-from partita.evaluators.partition.fitted_mixture import FittedMixture, fit_mixture
-from partita.evaluators.partition.from_chains import from_chains
-from partita.evaluators.partition.harmonic import harmonic_mean
+from partita.evaluators.partition.chains.bridge_sampling import solve
+from partita.evaluators.partition.chains.fitted_mixture import FittedMixture, fit_mixture
+from partita.evaluators.partition.chains.from_chains import from_chains
+from partita.evaluators.partition.chains.harmonic import harmonic_mean
 from partita.models.energy.guided import NormalMixture
 
 ROUNDS = int(os.environ.get("PARTITA_COVERAGE_ROUNDS", "0"))

@@ -12,11 +12,16 @@ from torch import Tensor, nn
 from partita.core import Real
 from partita.errors import Diverged, PartitaError, Unsupported
 from partita.evaluators import ImportanceSampling
-from partita.evaluators.partition.adaptive_proposal import Proposal, flattened
-from partita.evaluators.partition.counted_density import CountedDensity
-from partita.evaluators.partition.mode_search import climbed, walked
-from partita.evaluators.partition.proposal_search import Search
-from partita.evaluators.partition.student_mixture import StudentMixture, around, factor, fitted
+from partita.evaluators.partition.importance.adaptive_proposal import Proposal, flattened
+from partita.evaluators.partition.importance.counted_density import CountedDensity
+from partita.evaluators.partition.importance.mode_search import climbed, walked
+from partita.evaluators.partition.importance.proposal_search import Search
+from partita.evaluators.partition.importance.student_mixture import (
+    StudentMixture,
+    around,
+    factor,
+    fitted,
+)
 from partita.models import RBM, NeuralEnergy
 from partita.models.energy.reference import GaussianReference
 

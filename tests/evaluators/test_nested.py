@@ -14,7 +14,12 @@ from tests.truth.hard_models import Density, spike_and_slab, wells
 from partita.core.support import Real
 from partita.errors import PartitaError
 from partita.evaluators import Enumeration, NestedSampling
-from partita.evaluators.partition.volumes import Points, passed, rank_p_value, sequential_ranks
+from partita.evaluators.partition.nested.volumes import (
+    Points,
+    passed,
+    rank_p_value,
+    sequential_ranks,
+)
 from partita.models import RBM, NeuralEnergy
 
 FEW = NestedSampling(live=64)

@@ -57,8 +57,8 @@ PILOTS = {
         "DESCENT_STEPS": 5,
         "MOST_LOOKS": 64,
     },
-    "evaluators.partition.live_points": {"MOST_STEPS": 1},
-    "evaluators.partition.passed_by": {"DEEPER": 1.0, "HEARD": 4, "SCOUTS": 8},
+    "evaluators.partition.nested.live_points": {"MOST_STEPS": 1},
+    "evaluators.partition.nested.passed_by": {"DEEPER": 1.0, "HEARD": 4, "SCOUTS": 8},
     "evaluators.partition.replicas": {
         "LADDERS": 4,
         "LEAST_RUNGS": 4,

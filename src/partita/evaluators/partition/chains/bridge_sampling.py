@@ -27,7 +27,7 @@ from torch import Tensor
 
 from partita.core.batched import Batched
 from partita.diagnostics.chains import DRAWS_PER_DEGREE
-from partita.evaluators.partition.fitted_mixture import FittedMixture, fit_mixture
+from partita.evaluators.partition.chains.fitted_mixture import FittedMixture, fit_mixture
 
 SCARCE = 0.5  # share of proposals with some density below which more are drawn
 MOST_TIMES = 8  # as many proposals as draws, at most

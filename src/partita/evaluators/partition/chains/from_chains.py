@@ -23,10 +23,10 @@ from partita.core.quantity import Quantity
 from partita.diagnostics.chains import summarize_chains
 from partita.diagnostics.weights import summarize_weights
 from partita.errors import invalid
-from partita.evaluators.partition.bridge_sampling import bridge
-from partita.evaluators.partition.chain_evidence import Evidence, judged
-from partita.evaluators.partition.harmonic import harmonic_mean
-from partita.evaluators.partition.same_density import same_density
+from partita.evaluators.partition.chains.bridge_sampling import bridge
+from partita.evaluators.partition.chains.chain_evidence import Evidence, judged
+from partita.evaluators.partition.chains.harmonic import harmonic_mean
+from partita.evaluators.partition.chains.same_density import same_density
 from partita.tables.saved_chains import SavedChains, read_chains
 
 OWNER = "log_z.from_chains"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.evaluators.partition.constrained import (
+from partita.evaluators.partition.nested.constrained import (
     BOTTOM,
     Level,
     Places,
@@ -27,8 +27,8 @@ from partita.evaluators.partition.constrained import (
     clustered,
     moved,
 )
-from partita.evaluators.partition.live_points import Climb, Pace
-from partita.evaluators.partition.volumes import Passed, Points
+from partita.evaluators.partition.nested.live_points import Climb, Pace
+from partita.evaluators.partition.nested.volumes import Passed, Points
 
 HEARD = 48  # rows at most
 COPIES = 8  # chains from each row that seems far

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.evaluators.partition.counted_density import CountedDensity
+from partita.evaluators.partition.importance.counted_density import CountedDensity
 
 STEPS = 60  # of one ascent at most
 SAME, ALIKE = 1.0, 0.5  # deviations and nats within which two modes are one

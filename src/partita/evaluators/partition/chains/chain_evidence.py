@@ -22,10 +22,10 @@ from partita.evaluators.partition.bridge import (
     SE_LOOSE,
     SE_TIGHT,
 )
-from partita.evaluators.partition.bridge_sampling import BridgeEstimate, student
-from partita.evaluators.partition.harmonic import HarmonicEstimate
+from partita.evaluators.partition.chains.bridge_sampling import BridgeEstimate, student
+from partita.evaluators.partition.chains.harmonic import HarmonicEstimate
+from partita.evaluators.partition.chains.same_density import FALSE_ALARM, Probability
 from partita.evaluators.partition.replicas import agree, over_both
-from partita.evaluators.partition.same_density import FALSE_ALARM, Probability
 
 METHOD = "bridge sampling from chains"
 MANY = 1000  # draws below which the verdict is "loose" at best

@@ -21,8 +21,8 @@ from torch import Tensor
 from partita.core.batched import Batched
 from partita.diagnostics.chains import DRAWS_PER_DEGREE
 from partita.diagnostics.weights import KHAT_NORMAL, pareto_khat
-from partita.evaluators.partition.bridge_sampling import effective
-from partita.evaluators.partition.fitted_mixture import FittedMixture
+from partita.evaluators.partition.chains.bridge_sampling import effective
+from partita.evaluators.partition.chains.fitted_mixture import FittedMixture
 
 TEMPERATURE = 0.8  # times the covariances
 COUNTED = 2000  # draws over which its share inside of the target is counted

@@ -27,12 +27,10 @@ from partita.core.checks import check_choice, check_count, check_flag, check_lev
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.weights import verdict_on_unseen
-from partita.evaluators.partition.constrained import Level, Target, clustered
-from partita.evaluators.partition.live_points import Climb, Pace, begin, chosen
-from partita.evaluators.partition.passed_by import HEARD, contours, missed, scouted
-from partita.evaluators.partition.rounding import prepared, reach_to_rounding
-from partita.evaluators.partition.tails import reach_to_tails
-from partita.evaluators.partition.volumes import (
+from partita.evaluators.partition.nested.constrained import Level, Target, clustered
+from partita.evaluators.partition.nested.live_points import Climb, Pace, begin, chosen
+from partita.evaluators.partition.nested.passed_by import HEARD, contours, missed, scouted
+from partita.evaluators.partition.nested.volumes import (
     Passed,
     Points,
     jackknife,
@@ -41,6 +39,8 @@ from partita.evaluators.partition.volumes import (
     rank_p_value,
     simulated,
 )
+from partita.evaluators.partition.rounding import prepared, reach_to_rounding
+from partita.evaluators.partition.tails import reach_to_tails
 from partita.evaluators.partition.witnesses import without_rows
 
 GROUPS = 16  # of live points that never see one another

@@ -23,7 +23,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.batched import Batched
 from partita.diagnostics.chains import DRAWS_PER_DEGREE
-from partita.evaluators.partition.bridge_sampling import effective
+from partita.evaluators.partition.chains.bridge_sampling import effective
 
 FALSE_ALARM = 0.001  # of each of the two tests, on draws of the density
 MOVES, MOVED, MOVED_BY_LOOP = 12, 1200, 240  # Metropolis steps; chains that take them

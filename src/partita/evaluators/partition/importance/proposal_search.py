@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from partita.core import rng
-from partita.evaluators.partition.adaptive_proposal import (
+from partita.evaluators.partition.importance.adaptive_proposal import (
     DF,
     SCALES,
     Population,
@@ -21,9 +21,15 @@ from partita.evaluators.partition.adaptive_proposal import (
     of_everything,
     refitted,
 )
-from partita.evaluators.partition.counted_density import CountedDensity
-from partita.evaluators.partition.mode_search import Modes, bounded, climbed, modes_near, walked
-from partita.evaluators.partition.student_mixture import StudentMixture, around, joined
+from partita.evaluators.partition.importance.counted_density import CountedDensity
+from partita.evaluators.partition.importance.mode_search import (
+    Modes,
+    bounded,
+    climbed,
+    modes_near,
+    walked,
+)
+from partita.evaluators.partition.importance.student_mixture import StudentMixture, around, joined
 
 # draws of the first round for each coordinate, at least and at most; growth of a round
 EACH, LEAST_EACH, MOST_EACH, GROWTH = 40, 500, 4000, 1.25

@@ -22,8 +22,8 @@ from torch import Generator, Tensor
 
 from partita.core import rng
 from partita.core.protocols import Reference
-from partita.evaluators.partition.mode_search import Modes
-from partita.evaluators.partition.student_mixture import (
+from partita.evaluators.partition.importance.mode_search import Modes
+from partita.evaluators.partition.importance.student_mixture import (
     StudentMixture,
     around,
     factor,

@@ -29,10 +29,10 @@ from partita.diagnostics.weights import (
     verdict_on_unseen,
 )
 from partita.errors import Unsupported, invalid
-from partita.evaluators.partition.counted_density import CountedDensity
-from partita.evaluators.partition.far_out import reach_far_out
-from partita.evaluators.partition.mode_search import climbed
-from partita.evaluators.partition.proposal_search import Search
+from partita.evaluators.partition.importance.counted_density import CountedDensity
+from partita.evaluators.partition.importance.far_out import reach_far_out
+from partita.evaluators.partition.importance.mode_search import climbed
+from partita.evaluators.partition.importance.proposal_search import Search
 from partita.evaluators.partition.rounding import reach_to_rounding_of
 from partita.evaluators.partition.witnesses import RULE_OF_THREE, without_rows
 

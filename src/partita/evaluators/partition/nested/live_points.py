@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from partita.evaluators.partition.constrained import (
+from partita.evaluators.partition.nested.constrained import (
     BOTTOM,
     TRIALS,
     Level,
@@ -29,7 +29,7 @@ from partita.evaluators.partition.constrained import (
     clustered,
     moved,
 )
-from partita.evaluators.partition.volumes import Points, sequential_ranks
+from partita.evaluators.partition.nested.volumes import Points, sequential_ranks
 
 FORGOTTEN = 0.15  # correlation between where a chain begins and ends that is aimed at
 LONGER, SHORTER = 1.15, 1.03  # by which steps change

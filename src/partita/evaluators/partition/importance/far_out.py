@@ -18,7 +18,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.weights import verdict_on_unseen
-from partita.evaluators.partition.counted_density import CountedDensity
+from partita.evaluators.partition.importance.counted_density import CountedDensity
 from partita.evaluators.partition.tails import (
     KEY,
     RAYS,

@@ -1,0 +1,1 @@
+"""log Z from chains that exist already."""

@@ -1,0 +1,1 @@
+"""Importance sampling from a mixture that was fitted to the density."""

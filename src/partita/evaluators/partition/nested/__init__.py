@@ -1,0 +1,1 @@
+"""Nested sampling: live points that climb the likelihood through shrinking volumes."""
