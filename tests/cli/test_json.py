@@ -53,6 +53,7 @@ GOOD: dict[str, list[list[str]]] = {
     ],
     "models": [[], ["--grid"]],
     "data": [[]],
+    "log-z": [["target.py:bell", "--support", "real:1", "--out", "z.html", "--draws", "z.csv"]],
 }
 BAD = {
     "fit": ["mixture", "nowhere.csv"],
@@ -65,6 +66,7 @@ BAD = {
     "compare": ["nowhere.csv"],
     "report": ["nowhere"],
     "lab": ["nothing"],
+    "log-z": ["target.py:nothing", "--support", "real:1"],
 }
 
 
@@ -82,6 +84,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame.loc[4, "a"] = np.nan
     frame.to_csv(folder / "table.csv", index=False)
     frame.drop(columns="n").to_csv(folder / "other.csv", index=False)
+    (folder / "target.py").write_text("def bell(x):\n    return -0.5 * (x * x).sum(-1)\n")
     words = ("--set", "n_components=2", "--no-report", "--quiet", "--out", str(folder / "run"))
     assert invoke("fit", "mixture", str(folder / "table.csv"), *words).exit_code == 0
     return folder

@@ -85,11 +85,11 @@ def seeded(seed: int) -> torch.Generator:
 @pytest.mark.slow
 def test_far_unequal_normals_under_a_broad_reference() -> None:
     model = under(normals(5, [-5.0, 6.0], [0.2, 0.8], [1.0, 1.0]), 5, 20.0)
-    q = ImportanceSampling(evaluations=30_000, tolerance=0.05)(model, generator=seeded(1))
+    q = ImportanceSampling(tolerance=0.05)(model, generator=seeded(1))
     # four standard errors: one false alarm in 16,000
     assert abs(q.value) < 4 * q.details["se"]
     assert q.low <= 0 <= q.high and q.verdict == "loose"
-    assert q.details["modes"] >= 2 and q.details["evaluations"] < 30_000
+    assert q.details["modes"] >= 2 and q.details["evaluations"] < 50_000
     share = float((q.details["draws"].sum(-1) > 0).double().mean())
     assert abs(share - 0.8) < 0.06  # draws are equally weighted; 4 deviations of 1000
 
@@ -100,7 +100,12 @@ def test_a_spike_under_a_broad_reference() -> None:
     by draws of the reference.
     """
     model = under(normals(8, [3.0], [1.0], [0.1]), 8, 20.0)
-    q = ImportanceSampling(evaluations=20_000, tolerance=0.05)(model, generator=seeded(2))
+    evaluate = ImportanceSampling(evaluations=20_000, tolerance=0.05)
+    q = evaluate(model, generator=seeded(2))
+    # too few evaluations to look for other modes far and wide
+    assert abs(q.value) < 4 * q.details["se"] and q.verdict == "do not publish"
+    rows = 3.0 + 0.1 * torch.randn(64, 8, generator=seeded(3))
+    q = evaluate(model, rows=rows, generator=seeded(2))
     assert abs(q.value) < 4 * q.details["se"] and q.trusted
 
 
@@ -140,7 +145,11 @@ def test_a_long_funnel_is_not_trusted_where_it_is_wrong() -> None:
         rest = 0.5 * x[..., 1:].square().sum(-1) * torch.exp(-v) + 0.5 * 11 * v
         return 0.5 * v.square() / 9 + rest + 6 * LOG_2PI + math.log(3)
 
-    q = ImportanceSampling(evaluations=10_000)(under(funnel, 12, 5.0), generator=seeded(7))
+    g = seeded(70)
+    v = 3 * torch.randn(200, 1, generator=g)
+    rows = torch.cat([v, (0.5 * v).exp() * torch.randn(200, 11, generator=g)], -1)
+    evaluate = ImportanceSampling(evaluations=10_000)
+    q = evaluate(under(funnel, 12, 5.0), rows=rows, generator=seeded(7))
     half = 0.5 * (q.high - q.low)
     assert not q.trusted or q.low - half <= 0 <= q.high + half
 
@@ -168,7 +177,7 @@ def test_intervals_cover_and_errors_are_as_claimed(
     than 88 happen once in 200; the spread of 100 values is known to 7 %.
     """
     density = CountedDensity("test", under(energy, width, 3.0))
-    search = Search(density, None, 12_000, seeded(9))
+    search = Search(density, None, None, 12_000, seeded(9))
     search.run(1000.0)
     evaluate, values, held, errors = ImportanceSampling(tolerance=0.05), [], 0, []
     search.budget = 10**9
@@ -186,7 +195,7 @@ def test_intervals_cover_and_errors_are_as_claimed(
 def test_ascent_against_a_proposal_finds_what_it_misses() -> None:
     """A proposal at one of two normals: the other is where f / q is largest."""
     density = CountedDensity("test", under(normals(2, [0.0, 4.0], [0.5, 0.5], [1.0, 1.0]), 2))
-    search = Search(density, None, 20_000, seeded(10))
+    search = Search(density, None, None, 20_000, seeded(10))
     at = torch.zeros(1, 2, dtype=torch.float64)
     search.proposal = Proposal(
         search.base.reference, at[0], (1.0,), 0.01, around(at, torch.eye(2)[None].to(at), 5.0)

@@ -202,3 +202,35 @@ def test_a_density_that_rises_is_refused_and_one_that_falls_is_not() -> None:
     with pytest.raises(ArithmeticError, match=r"Z is infinite|must fall|finite"):
         partita.log_z(lambda x: 0.5 * x.square().sum(-1), Real(2))
     assert partita.log_z(bell, Real(1), evaluator=Quadrature(), n_draws=5).trusted
+
+
+def narrow_among_wide(x: Tensor) -> Tensor:
+    """Three normals in the plane, one of them 70 times narrower than the widest, with 73 % of the
+    mass where none of the others has any; normalized.
+    """
+    means = x.new_tensor([[0.0, 0.0], [9.0, -4.0], [-6.0, 11.0]])
+    scales, shares = x.new_tensor([2.14, 0.63, 0.032]), x.new_tensor([0.17, 0.1, 0.73])
+    away = (x[:, None] - means).square().sum(-1) / scales.square()
+    return torch.logsumexp(shares.log() - 0.5 * away - 2 * scales.log() - LOG_2PI, -1)
+
+
+def test_what_one_method_finds_the_others_hear_of() -> None:
+    """Annealing alone, and draws alone, pass the narrow one by for some seeds."""
+    for seed in range(3):
+        q = partita.log_z(narrow_among_wide, Real(2), generator=seed, n_draws=200)
+        assert q.trusted and q.low <= 0 <= q.high and q.width < 0.1
+        narrow = (q.draws - torch.tensor([-6.0, 11.0])).norm(dim=-1) < 0.5
+        assert abs(float(narrow.double().mean()) - 0.73) < 0.16  # five deviations of 200 draws
+
+
+def test_an_integral_over_boxes_contradicts_what_lies_below_it() -> None:
+    """However little of space was searched: what is summed is there."""
+    summed = Quantity(0.0, -1e-6, math.inf, 0.99, "estimate", verdict="do not publish")
+    low = {"Quadrature": summed, "Sandwich": quantity(-1.3, 0.02)}
+    assert judged(low).verdict == "do not publish"
+    near = {"Quadrature": summed, "ImportanceSampling": quantity(-0.01, 0.03)}
+    q = judged(near)
+    assert (q.value, q.low, q.verdict) == (0.0, -1e-6, "loose")
+    assert q.high == pytest.approx(0.02)
+    missed = {"Quadrature": summed, "Sandwich": quantity(0.7, 0.02)}
+    assert judged(missed).value == 0.7

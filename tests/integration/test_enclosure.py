@@ -51,6 +51,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
             "neg",
         )
     },
+    "ndtr": smooth(torch.special.ndtr),
     **{
         name: smooth(getattr(functional, name))
         for name in ("softplus", "logsigmoid", "silu", "gelu", "hardtanh", "leaky_relu", "elu")

@@ -129,6 +129,8 @@ class Batched:
     def __call__(self, x: Tensor) -> Tensor:
         """log f at rows, ``(n, D) -> (n,)``; minus infinity where there is no density."""
         check_width(self.owner, "the rows", x, self.width, "log_density")
+        if type(x) is not Tensor and self._way is not None and self._way.torch:
+            return self._way.call(x)  # a tensor that follows what is computed, not numbers
         x = x.to("cpu", torch.float64)
         if not len(x):
             return x.new_zeros(0)
@@ -220,7 +222,7 @@ class Batched:
     def _without_nans(self, x: Tensor, values: Tensor) -> Tensor:
         infinite = (values == torch.inf).nonzero()
         if len(infinite):
-            raise self._raised(ArithmeticError("plus infinity"), x[int(infinite[0])])
+            raise self._raised(ArithmeticError("plus infinity, so Z is"), x[int(infinite[0])])
         nan = values.isnan()
         self.nans += int(nan.sum())
         return torch.where(nan, -torch.inf, values)

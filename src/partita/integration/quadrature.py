@@ -39,6 +39,7 @@ SHELLS = 7  # around the box that are searched, each four times as far out as th
 SLANTED = 100.0  # ratio of curvatures above which coordinates are turned to their axes
 SHRINKS = 4.0  # times by which the box becomes narrower for it to be looked at again
 ROUNDS = 5  # of finding mass outside of the box
+OVERSAMPLED = 10  # points for each draw
 WITNESS = 100.0  # tolerances of a second partition, whose edges lie elsewhere
 KEY = 413
 
@@ -51,14 +52,27 @@ class Box(NamedTuple):
 
 
 class Integral(NamedTuple):
-    """log of an integral, its error and the most that it may have missed, as shares of it, and how
-    many points it took.
+    """log of an integral, its error and the most that it may have missed, as shares of it, how
+    many points it took, and the boxes that it is the sum of, in coordinates ``x @ turn``.
     """
 
     value: float
     error: float
     unseen: float
     points: int
+    boxes: Boxes
+    turn: Tensor  # (D, D)
+
+    def draws(self, energy: Energy, n: int, generator: torch.Generator) -> Tensor:
+        """About ``n`` draws of exp(-F) / Z, ``(n, D)``: boxes by their mass, points of each by
+        their density.
+        """
+        box = rng.systematic(self.boxes.value, generator, OVERSAMPLED * n)
+        low, high = self.boxes.low[box], self.boxes.high[box]
+        x = (low + (high - low) * rng.uniform(low.shape, low, generator)) @ self.turn.mT
+        # each box was chosen in proportion to its mass, and holds its points evenly
+        log_w = -energy(x) + (high - low).log().sum(-1) - self.boxes.value[box]
+        return x[rng.systematic(log_w, generator, n)[rng.permutation(n, generator)]]
 
 
 def cells(box: Box, n: int, shift: Tensor | float = 0.5) -> Iterator[Tensor]:
@@ -121,7 +135,7 @@ def integrate(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -
     heights = -energy(modes)
     turn = axes(energy, modes[heights.argmax()])
     rows = torch.cat([rows, modes[heights > heights.max() - DROP]]) @ turn
-    return turned(lambda y: energy(y @ turn.mT), rows, tolerance, most_boxes)
+    return turned(lambda y: energy(y @ turn.mT), turn, rows, tolerance, most_boxes)
 
 
 def axes(energy: Energy, x: Tensor) -> Tensor:
@@ -137,8 +151,10 @@ def axes(energy: Energy, x: Tensor) -> Tensor:
     return turn if slanted else torch.eye(len(x), dtype=x.dtype, device=x.device)
 
 
-def turned(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -> Integral:
-    """The integral in coordinates that suit it; arguments as of :func:`integrate`."""
+def turned(
+    energy: Energy, turn: Tensor, rows: Tensor, tolerance: float, most_boxes: int
+) -> Integral:
+    """The integral in coordinates that suit it; other arguments as of :func:`integrate`."""
     rounds = 0
     while True:
         rounds += 1
@@ -192,6 +208,8 @@ def turned(energy: Energy, rows: Tensor, tolerance: float, most_boxes: int) -> I
         error,
         math.exp(unknown) if unknown < 700 else math.inf,
         found.points + other.points,
+        found.boxes,
+        turn,
     )
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.errors import invalid
+from partita.errors import Diverged, invalid
 from partita.evaluators.partition.modes import descended, distinct, settle
 from partita.models.energy.target import Target
 
@@ -28,6 +28,7 @@ PLACES = 8  # minima that walkers begin at
 STEPS_ALONG = 10.0 ** torch.arange(-5.0, 4.5, 0.5, dtype=torch.float64)  # along an axis
 RISE = 0.5  # nats
 DEEP = 20.0  # nats beyond D by which a minimum may lie above the lowest
+RAYS = (1.0, 10.0, 100.0)  # times a lowest point, where the density must have fallen
 LEAST_WALKERS, STEPS = 64, 60  # of the ensemble
 HALFWAY = 10  # steps of a descent that does not go to the bottom: mass is where volume is, too
 FALLING = 5.0  # nats by which a walker that has arrived may fall from one half to the other
@@ -39,6 +40,7 @@ def located(target: Target, generator: torch.Generator) -> Target:
     """A view of a target on real coordinates whose path begins around its mass."""
     starts = _starts(target, generator)
     lowest = _minima(target, [descended(target, group) for group in starts])
+    _check_falls(target, lowest)
     halfway = torch.cat([descended(target, group, HALFWAY) for group in starts])
     walkers = max(LEAST_WALKERS, 4 * target.support.width)
     begun = [
@@ -47,7 +49,8 @@ def located(target: Target, generator: torch.Generator) -> Target:
     ]
     x = torch.cat([_walked(target, at, generator) for at in begun])
     floor = 1e-12 * x.var(0).mean().clamp_min(1e-24) * torch.eye(x.shape[1]).to(x)
-    return target.beginning_at(x.mean(0), WIDER * torch.atleast_2d(x.mT.cov()) + floor)
+    begun = target.beginning_at(x.mean(0), WIDER * torch.atleast_2d(x.mT.cov()) + floor)
+    return begun.pointing_to(lowest)
 
 
 def _starts(target: Target, generator: torch.Generator) -> list[Tensor]:
@@ -69,6 +72,20 @@ def _starts(target: Target, generator: torch.Generator) -> list[Tensor]:
             "Give rows= from where it is finite, a prior, or an Interval support.",
         )
     return [group for group in begun if len(group) > 1]
+
+
+def _check_falls(target: Target, minima: Tensor) -> None:
+    """Refuse a density that rises on and on along the ray through a lowest point."""
+    rays = torch.stack([times * minima for times in RAYS])  # (R, M, D)
+    energy = target.free_energy(rays)
+    falls_on = (energy.diff(dim=0) < 0).all(0) & minima.any(-1)
+    if bool(falls_on.any()):
+        ray = target.outer(rays[:, int(falls_on.nonzero()[0, 0])])
+        near, far = ([float(f"{number:.3g}") for number in end[:8]] for end in (ray[0], ray[-1]))
+        raise Diverged(
+            "log_z: log_density must fall far out, else Z is infinite; it rises on and on from "
+            f"{near} to {far}. Check its sign."
+        )
 
 
 def _minima(target: Target, found: list[Tensor]) -> Tensor:

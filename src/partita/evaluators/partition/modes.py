@@ -81,15 +81,19 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         anywhere = anywhere[model.free_energy(anywhere) < math.inf]
         starts = [_cooled(model, kernel, torch.cat([drawn, anywhere]), generator)]
     else:
-        minima = distinct(
-            descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std())
-        )
+        minima = minima_of(model, generator)
         around = _around(model, minima, 2 * SOUGHT, generator)
         inside = torch.isfinite(model.free_energy(around))
         starts = [around] if bool(inside.all()) and len(around) else [around[inside], drawn]
     pointed = model.landmarks(SOUGHT)
     x = torch.cat([*starts, *([] if pointed is None else [pointed])])
     return come_to_rest(model, kernel.suited_to(model, x), x, generator)
+
+
+def minima_of(model: EnergyModel, generator: torch.Generator) -> Tensor:
+    """Minima of the energy on real coordinates downhill from far and wide, ``(M, D)``."""
+    apart = SAME * float(reference_draws(model).std())
+    return distinct(descended(model, _far_and_wide(model, generator)), apart)
 
 
 def come_to_rest(

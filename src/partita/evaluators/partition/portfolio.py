@@ -1,12 +1,13 @@
-r"""One way to log Z: the cheapest method that certifies its number, with witnesses of other kinds.
+r"""One way to log Z: the cheapest methods that certify a number together.
 
 .. math:: \hat\ell_1 - h_1 \le \hat\ell_2 + h_2 \qquad \text{for every other method } 1
           (theory/evidence.md, eq. 60.4)
 
-Finite sums and integrals over few coordinates come first. Beyond them annealing from both ends,
-with replica exchange beside it, certifies a number (2). Independent draws and nested sampling err
-low where they miss a mode, never high but for chance: one that lies higher contradicts, one that
-lies lower has missed something that annealing has not.
+A finite sum, and an integral whose space was searched throughout, need no witness. An integral over
+boxes that were not all searched is certified by independent draws that agree with it; annealing
+from both ends, with replica exchange beside it, certifies a number (2) by itself. All of them err
+low where they miss a mode, never high but for chance: a method that lies higher contradicts, one
+that lies lower has missed something. What one method finds the next ones are pointed to.
 
 Letters: h half of an interval.
 """
@@ -21,19 +22,25 @@ from partita.core import capability
 from partita.core.checks import check_level
 from partita.core.protocols import EnergyModel, PartitionEvaluator
 from partita.core.quantity import VERDICTS, Quantity
+from partita.core.support import Real
 from partita.errors import Diverged, OutOfBudget, Unsupported
+from partita.evaluators.partition.modes import minima_of
+from partita.evaluators.partition.quadrature import HALF_LOOSE
 from partita.evaluators.partition.replicas import agree
 from partita.models.energy.target import Target
 from partita.runtime import deadline
 
-EXACT = ("Enumeration", "Quadrature")  # which need no witness where they are trusted
-CERTIFYING = "Sandwich"
+INTEGRAL, CERTIFYING = "Quadrature", "Sandwich"
+EXACT = ("Enumeration", INTEGRAL)  # which need no witness where they are trusted
+DRAWING = ("ImportanceSampling", "NestedSampling")  # which are witnesses
 # tried in this order; of functions a cheap witness comes first, which also brings draws
 ON_FUNCTIONS = ("ImportanceSampling", CERTIFYING, "NestedSampling")
 ON_MODELS = (CERTIFYING, "NestedSampling")
 WIDEST = 30  # coordinates up to which a mixture is fitted to the mass
 # evaluations of a function that annealing takes, by whether it has slopes
 ANNEALING = {True: 2_000_000, False: 4_000_000}
+SEARCH = 150_000  # evaluations that a search for modes far and wide takes
+SHARED = 64  # draws of a method that the next ones are pointed to
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,8 @@ class Portfolio:
         self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
     ) -> Quantity:
         model = model.remembering(rows, "Portfolio")
+        if isinstance(model, Target):
+            model = pointed_far_and_wide(model, generator)
         tried: dict[str, Quantity] = {}
         failed: dict[str, str] = {}
         for name, method in methods(model, self.level):
@@ -65,12 +74,14 @@ class Portfolio:
             except (Diverged, Unsupported, OutOfBudget) as error:
                 failed[name] = str(error)
                 continue
-            if tried[name].trusted and name in (*EXACT, CERTIFYING):
+            if judged(tried).trusted:
                 break
+            draws = tried[name].details.get("draws")
+            if isinstance(model, Target) and draws is not None:
+                model = model.pointing_to(draws[:SHARED].to(model.like))
         if not tried:
             raise _failure(failed, model)
-        q = judged(tried)
-        return replace(q, details={**q.details, "tried": tried, "failed": failed})
+        return _with_draws(judged(tried), tried, failed)
 
 
 def methods(model: EnergyModel, level: float) -> Iterator[tuple[str, PartitionEvaluator]]:
@@ -81,6 +92,15 @@ def methods(model: EnergyModel, level: float) -> Iterator[tuple[str, PartitionEv
         if name == "ImportanceSampling" and model.support.width > WIDEST:
             continue
         yield name, capability.part_named(name)(**({} if name in EXACT else {"level": level}))
+
+
+def pointed_far_and_wide(target: Target, generator: torch.Generator) -> Target:
+    """A view that points to minima downhill from far and wide, where there is time to seek them."""
+    real, seconds = isinstance(target.support, Real), SEARCH * target.log_density.seconds_each
+    budget, calls = target.budget, target.log_density.calls
+    if not real or calls + SEARCH > budget.evaluations or deadline.now() + seconds > budget.moment:
+        return target
+    return target.pointing_to(minima_of(target, generator))
 
 
 def check_time(name: str, model: EnergyModel) -> None:
@@ -96,20 +116,46 @@ def check_time(name: str, model: EnergyModel) -> None:
 
 
 def judged(tried: dict[str, Quantity]) -> Quantity:
-    """What all methods leave of the one that certifies; where none does, an interval over all, not
-    to be published, unless two others agree inside of what annealing allows.
+    """What all methods leave of the number that they certify; where they do not, an interval over
+    all, not to be published.
     """
-    best = next((q for name in (*EXACT, CERTIFYING) if (q := tried.get(name)) and q.trusted), None)
-    others = [q for q in tried.values() if q.trusted and q is not best]
-    if best is not None:
-        higher = [q for q in others if q.low > best.high]
-        return _over([best, *higher]) if higher else best
-    annealed = tried.get(CERTIFYING)
+    for q in _certified(tried):
+        if all(other.low <= q.high for other in tried.values()):
+            return q
+    return _over(list(tried.values()))
+
+
+def _certified(tried: dict[str, Quantity]) -> Iterator[Quantity]:
+    """Numbers that are certified unless another method lies higher."""
+    others = [q for name, q in tried.items() if name in DRAWING and q.trusted]
+    annealed, integral = tried.get(CERTIFYING), tried.get(INTEGRAL)
+    yield from (tried[name] for name in EXACT if name in tried and tried[name].trusted)
+    if integral is not None and 0 <= integral.value - integral.low <= HALF_LOOSE:
+        # nothing is surer than a sum over boxes; how much lies outside of them draws must say
+        near = [
+            q
+            for q in (annealed, *others)
+            if q and q.trusted and abs(integral.value - q.value) <= q.width
+        ]
+        if near:
+            sure = 2 * integral.value - integral.low
+            high = max(sure, min(q.high for q in near))
+            yield replace(integral, high=high, level=near[0].level, verdict="loose")
+    if annealed is not None and annealed.trusted:
+        yield annealed
     if annealed is not None and len(others) > 1 and agree(others[0], others[1]):
         inner = min(others, key=lambda q: q.width)
         if annealed.low <= inner.value <= annealed.high:
-            return replace(inner, verdict="loose")
-    return _over(list(tried.values()))
+            yield replace(inner, verdict="loose")
+
+
+def _with_draws(q: Quantity, tried: dict[str, Quantity], failed: dict[str, str]) -> Quantity:
+    """The answer with what was tried, and draws of a method that agrees with it."""
+    details = {**q.details, "tried": tried, "failed": failed}
+    for one in tried.values():
+        if "draws" in one.details and q.low - q.width <= one.value <= q.high + q.width:
+            details.setdefault("draws", one.details["draws"])
+    return replace(q, details=details)
 
 
 def _over(found: list[Quantity]) -> Quantity:

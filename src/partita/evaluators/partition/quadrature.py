@@ -9,7 +9,7 @@ share.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from partita.integration.quadrature import Integral, integrate
 # draws of the reference that say where to look, beside the training rows that the model remembers
 WITNESSES = 256
 KEY = 907
+DRAWS = 1000  # of the density, from the boxes
 # that are bounded to see what could hide; fewer at coarse tolerances
 MOST_BOXES, QUICK_BOXES, QUICK = 1 << 17, 1 << 11, 1e-4
 UNSEEN_TIGHT = 1e-3  # of Z
@@ -71,7 +72,9 @@ class Quadrature:
             self.tolerance,
             QUICK_BOXES if self.tolerance > QUICK else MOST_BOXES,
         )
-        return quantity(found, model.anchor_rows(1) is not None)
+        q = quantity(found, model.anchor_rows(1) is not None)
+        draws = found.draws(model.free_energy, DRAWS, _generator(model.like))
+        return replace(q, details={**q.details, "draws": draws})
 
 
 def quantity(found: Integral, fitted: bool) -> Quantity:
@@ -107,12 +110,12 @@ def quantity(found: Integral, fitted: bool) -> Quantity:
 
 
 def witnesses(model: EnergyModel) -> Tensor:
-    """Points that say where the mass is, ``(n, D)``: always the same draws of the reference, and
-    the training rows remembered.
+    """Points that say where the mass is, ``(n, D)``: always the same draws of the reference, the
+    training rows remembered, and what the model points to.
     """
     draws = model.reference().draw(WITNESSES, generator=_generator(model.like))
-    rows = model.anchor_rows(WITNESSES)
-    return draws if rows is None else torch.cat([draws, rows])
+    known = (model.anchor_rows(WITNESSES), model.landmarks(WITNESSES))
+    return torch.cat([draws, *(rows.to(draws) for rows in known if rows is not None)])
 
 
 def _generator(like: Tensor) -> torch.Generator:

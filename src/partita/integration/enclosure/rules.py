@@ -109,6 +109,13 @@ RULES |= {
     aten.erf: bent.curved_(
         torch.erf, lambda t: 2 / math.sqrt(math.pi) * torch.exp(-t * t), 0.968, -1.0, 1.0
     ),
+    aten.special_ndtr: bent.curved_(
+        torch.special.ndtr,
+        lambda t: torch.exp(-0.5 * t * t) / math.sqrt(2 * math.pi),
+        0.242,
+        0.0,
+        1.0,
+    ),
     aten.atan: bent.curved_(torch.atan, lambda t: 1 / (1 + t * t), 0.65, -math.pi / 2, math.pi / 2),
     aten.silu: bent.bumped_(
         bent.relu_,

@@ -45,7 +45,7 @@ class Coordinates(ABC):
 
     def log_jacobian(self, u: Tensor) -> Tensor:
         """log |dT/du|, ``(*, D) -> (*)``; of a prior, whose normal density takes its place, 0."""
-        return u.new_zeros(u.shape[:-1])
+        return torch.zeros(u.shape[:-1], dtype=u.dtype, device=u.device)
 
 
 class Unbounded(Coordinates):

@@ -67,6 +67,7 @@ class Target(FromProduct, FromNormal):
         self.coordinates: Coordinates | None = None
         like = torch.zeros((), dtype=torch.float64)
         self.register_buffer("origin", like)
+        self.register_buffer("pointed_to", None)
         if all(isinstance(part, Real | Interval) for part in parts):
             self.coordinates = coordinates_of(support) if prior is None else prior
             self.support = Real(support.width)
@@ -82,6 +83,7 @@ class Target(FromProduct, FromNormal):
 
     log_density: Batched
     origin: Tensor
+    pointed_to: Tensor | None
 
     def free_energy(self, x: Tensor) -> Tensor:
         """F(u), ``(*, D) -> (*)``."""
@@ -94,6 +96,8 @@ class Target(FromProduct, FromNormal):
     def _log_f(self, u: Tensor) -> Tensor:
         """log f of the caller; minus infinity where x is beyond the numbers of float64."""
         self.budget.check(self.log_density.calls)
+        if type(u) is not Tensor:  # it follows what is computed
+            return self.log_density(self.outer(u))
         x = self.outer(u.reshape(-1, self.support.width))
         inside = x.isfinite().all(-1)
         if bool(inside.all()):
@@ -132,6 +136,20 @@ class Target(FromProduct, FromNormal):
     def beginning_at(self, mean: Tensor, covariance: Tensor) -> Self:
         """A view whose path begins at this normal distribution."""
         return self.viewed(reference_mean=mean, reference_whitening=whitening_of(covariance))
+
+    def pointing_to(self, states: Tensor) -> Self:
+        """A view that points to these states, ``(N, D)``, too: where chains that seek modes begin.
+        They are no rows, which somebody knows to be likely.
+        """
+        known = [states] if self.pointed_to is None else [states, self.pointed_to]
+        return self.viewed(pointed_to=torch.cat(known))
+
+    def landmarks(self, n: int) -> Tensor | None:
+        own, found = super().landmarks(n), self.pointed_to
+        if found is None:
+            return own
+        found = found[torch.linspace(0, len(found) - 1, min(n, len(found))).round().long()]
+        return found if own is None else torch.cat([found, own])[:n]
 
     def initialize(self, data: Data, *, generator: torch.Generator) -> None:
         """A function has nothing to learn."""

@@ -4,14 +4,14 @@ fitted to other draws of the target (Meng and Wong 1996; Gronau et al. 2017).
 .. math:: s_q \frac1m \sum_j \sigma\big(w(y_j) - \Delta + c\big)
           = s_p \frac1n \sum_i \sigma\big(\Delta - c - w(x_i)\big), \qquad
           w = \log f - \log q, \quad c = \log \frac{s_p}{s_q}, \quad \Delta = \log Z
-          (theory/scoring.md, eq. 5.41)
+          (theory/evidence.md, eq. 60.6)
 
 s_p and s_q are the shares of effective draws of either kind. Zero density at y adds nothing to the
 left: no bound of the target need be known.
 
 .. math:: \mathrm{se}^2 = \frac{\mathrm{Var}\, \sigma_y}{m\, \bar\sigma_y^2}
           + \frac{\mathrm{Var}\, \sigma_x}{\mathrm{ESS}\, \bar\sigma_x^2}
-          (theory/scoring.md, eq. 5.42)
+          (theory/evidence.md, eq. 60.7)
 
 Letters: C chains, n draws of each, m draws of the proposal, D coordinates.
 """
@@ -48,7 +48,7 @@ class BridgeEstimate(NamedTuple):
 
     @property
     def se(self) -> float:
-        """The standard error (5.42)."""
+        """The standard error (60.7)."""
         return math.hypot(self.se_draws, self.se_proposed)
 
 
@@ -114,7 +114,7 @@ def _proposed(
 
 
 def solve(w_x: Tensor, w_y: Tensor, ess: float) -> tuple[float, Tensor, Tensor]:
-    """Delta of (5.41), and the terms of both of its sides.
+    """Delta of (60.6), and the terms of both of its sides.
 
     Minus infinity where no draw of the proposal has a density.
     """

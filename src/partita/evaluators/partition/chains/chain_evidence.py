@@ -1,8 +1,8 @@
 r"""What bridge sampling, the harmonic mean, importance sampling and tests of the chains say of log
 Z together, and the verdict on it.
 
-The value is (theory/scoring.md, eq. 5.45); every finding that lowers its verdict is one sentence of
-``details["finding"]``.
+The value is (theory/evidence.md, eq. 60.10); every finding that lowers its verdict is one sentence
+of ``details["finding"]``.
 
 Letters: C chains.
 """
@@ -76,7 +76,7 @@ class Findings:
 
 
 def mean_of_bridges(halves: tuple[BridgeEstimate, BridgeEstimate]) -> Mean:
-    """(5.45). Each half is the draws of one estimate and the proposal of the other, so that what
+    """(60.10). Each half is the draws of one estimate and the proposal of the other, so that what
     the draws err by may be the same in both; the proposals' own draws are independent.
     """
     a, b = halves

@@ -3,7 +3,7 @@ tails of a Student distribution where the draws have them.
 
 .. math:: q(x) = \sum_k \pi_k\, t_\nu\big(x;\; m_k,\, \tfrac{\nu - 2}{\nu} C_k\big), \qquad
           t_\infty = \mathcal N
-          (theory/scoring.md, eq. 5.40)
+          (theory/evidence.md, eq. 60.5)
 
 All degrees of freedom have the same means and covariances, so that BIC chooses among them too.
 

@@ -2,9 +2,9 @@ r"""log Z from chains that somebody already has: bridge sampling, with the learn
 importance sampling beside it.
 
 .. math:: \log \hat Z = \tfrac12 \big(\Delta_{A \mid B} + \Delta_{B \mid A}\big)
-          (theory/scoring.md, eq. 5.45)
+          (theory/evidence.md, eq. 60.10)
 
-Each half of every chain is bridged (5.41) to a proposal that was fitted to the other half. What is
+Each half of every chain is bridged (60.6) to a proposal that was fitted to the other half. What is
 trusted: chains that have mixed, from this very density as far as tests can tell, whose estimates
 agree. Modes that no chain visited cannot be seen.
 

@@ -3,7 +3,7 @@ lies within it (McEwen et al. 2021; Polanska et al. 2024).
 
 .. math:: \frac1Z = \frac{1}{\alpha} E_p\Big[\frac{\varphi(x)}{f(x)}\Big], \qquad
           \alpha = \varphi\{f > 0\}
-          (theory/scoring.md, eq. 5.43)
+          (theory/evidence.md, eq. 60.8)
 
 The density is a mixture fitted to other draws of the target, with 0.8 times its covariances, so
 that its tails are the lighter ones and the ratio is bounded. What part of it has any density of the

@@ -5,7 +5,7 @@ and Stein's identities hold for draws of a smooth f without bounds:
 
 .. math:: E\big[g(x') - g(x)\big] = 0, \qquad E\big[\partial_i \log f\big] = 0, \qquad
           E\big[1 + (x_i - \mu_i)\, \partial_i \log f\big] = 0
-          (theory/scoring.md, eq. 5.44)
+          (theory/evidence.md, eq. 60.9)
 
 The summaries g are log f, every coordinate and its square. Each mean is held against its error over
 correlated draws, and the smallest probability counts times their number (Bonferroni).

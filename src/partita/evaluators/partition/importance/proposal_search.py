@@ -56,14 +56,21 @@ class Search:
     Arguments:
         density: What is to be covered.
         rows: States that are known to be likely, if any.
+        pointed: States of modes that others found, if any.
         budget: Evaluations of the whole run.
         generator: Source of randomness.
     """
 
     def __init__(
-        self, density: CountedDensity, rows: Tensor | None, budget: int, generator: Generator
+        self,
+        density: CountedDensity,
+        rows: Tensor | None,
+        pointed: Tensor | None,
+        budget: int,
+        generator: Generator,
     ) -> None:
-        self.density, self.rows, self.generator = density, rows, generator
+        self.density, self.generator = density, generator
+        self.rows, self.pointed = rows, pointed
         self.budget, self.lone, self.gamma = budget, 0, 0.0
         self.size = max(LEAST_EACH, min(MOST_EACH // 2, EACH * density.width))
         self.size *= 1 if density.differentiable else BLIND
@@ -156,6 +163,7 @@ class Search:
         mixed = torch.stack(kinds, 1).flatten(0, 1)
         first = [] if self.mixture is None else [self.mixture.mean]
         rows = [] if self.rows is None else [self.rows[: STARTS // 4]]
+        rows += [] if self.pointed is None else [self.pointed[:STARTS].double()]
         _, w = flattened(log_w, HEAVIEST)
         seen = self.population.x[rng.systematic(w.log(), self.generator, HEAVIEST)]
         return torch.cat([*rows, *first, heavy[::3], seen, mixed])

@@ -33,6 +33,7 @@ from partita.evaluators.partition.importance.counted_density import CountedDensi
 from partita.evaluators.partition.importance.far_out import reach_far_out
 from partita.evaluators.partition.importance.mode_search import climbed
 from partita.evaluators.partition.importance.proposal_search import Search
+from partita.evaluators.partition.modes import minima_of
 from partita.evaluators.partition.rounding import reach_to_rounding_of
 from partita.evaluators.partition.witnesses import RULE_OF_THREE, without_rows
 
@@ -56,7 +57,9 @@ class ImportanceSampling:
     distributions, fitted to the density by tempered rounds and ascents to its modes.
 
     For densities of a few to some twenty coordinates. Where the mixture does not fit, as in a long
-    funnel, the verdict says so. Without any rows it is at best "loose".
+    funnel, the verdict says so. Without any rows modes are sought far and wide beforehand, which
+    takes some 100,000 evaluations more, and the verdict is at best "loose"; with ``evaluations``
+    there is no such search, and without rows no trust.
 
     Arguments:
         evaluations: Of F at most, a gradient counted as one more; 100,000 if not given.
@@ -85,7 +88,10 @@ class ImportanceSampling:
         density, known = CountedDensity(OWNER, model), model.anchor_rows(ROWS)
         known = None if known is None else known.double()
         needed = (half_width(1.0, self.level) / self.tolerance) ** 2
-        search = Search(density, known, self.evaluations or MOST, generator)
+        pointed = model.landmarks(ROWS)
+        if known is None and pointed is None and self.evaluations is None:
+            pointed = minima_of(model, generator)
+        search = Search(density, known, pointed, self.evaluations or MOST, generator)
         search.run(needed)
         if not bool((search.population.log_f > -math.inf).any()):
             raise Unsupported(
@@ -188,8 +194,9 @@ class ImportanceSampling:
 
 def _verdict(report: WeightReport, top: float, apart: float, search: Search) -> Verdict:
     """From tails, effective number, the heaviest draw, the two halves, and how the search went."""
-    blind = not search.density.differentiable and search.rows is None
-    if search.gamma < 1.0 or search.lone or (blind and search.density.width > MOST_BLIND):
+    steep = search.density.differentiable or search.density.width <= MOST_BLIND
+    known = search.rows is not None or (search.pointed is not None and steep)
+    if search.gamma < 1.0 or search.lone or not known:
         return "do not publish"
     return worst(
         verdict_on_ess(report.ess, report.n),

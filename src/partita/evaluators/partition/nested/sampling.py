@@ -23,7 +23,14 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_flag, check_level, check_real
+from partita.core.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_level,
+    check_parameters,
+    check_real,
+)
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.weights import verdict_on_unseen
@@ -97,6 +104,12 @@ class NestedSampling:
     def __call__(
         self, model: EnergyModel, *, rows: Tensor | None = None, generator: torch.Generator
     ) -> Quantity:
+        check_parameters(
+            "NestedSampling",
+            model.title(),
+            model.named_parameters(),
+            "Fit it again with a lower learning_rate.",
+        )
         model = prepared("NestedSampling", model, rows)
         target = Target("NestedSampling", model)
         climb = self._climbed(target, generator)
