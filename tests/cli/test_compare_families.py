@@ -15,8 +15,8 @@ from partita.cli.leaderboard import LiveBoard, fitting
 from partita.core.quantity import Quantity
 from partita.errors import Diverged
 from partita.experiment import compare, experiment
-from partita.experiment.board import Board
-from partita.experiment.results import Candidate, Result
+from partita.experiment.compare import Candidate, Result
+from partita.experiment.leaderboard import Board
 from partita.families import FAMILIES
 from partita.report.ranking import COLUMNS
 from partita.training.budget import LEAST_STEPS

@@ -23,8 +23,7 @@ from partita.errors import Diverged, InputError
 from partita.evaluators import IWAE, LatentAIS, ParticleFilter
 from partita.evaluators.importance import sides_at
 from partita.evaluators.latent_gaps import Gap, gap_of, simulated, stratified
-from partita.evaluators.latent_places import find_places
-from partita.evaluators.latent_proposals import Mixture, posterior_draws
+from partita.evaluators.latent_proposals import Mixture, find_places, posterior_draws
 from partita.evaluators.particle_filter import _cap
 from partita.models import VAE, VRNN, SigmoidBelief
 from partita.nets import MLP

@@ -18,7 +18,7 @@ from partita.evaluators.partition.mode_search import climbed, walked
 from partita.evaluators.partition.proposal_search import Search
 from partita.evaluators.partition.student_mixture import StudentMixture, around, factor, fitted
 from partita.models import RBM, NeuralEnergy
-from partita.models.energy.reference import GaussianReference
+from partita.models.energy.units import GaussianReference
 
 LOG_2PI = math.log(2 * math.pi)
 Energy = Callable[[Tensor], Tensor]

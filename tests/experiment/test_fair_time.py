@@ -20,11 +20,10 @@ from tests.pressing import ctrl_c_after
 
 from partita.datasets import Dataset
 from partita.experiment import experiment
-from partita.experiment.board import Board
 from partita.experiment.candidates import candidates_by_family
-from partita.experiment.compare import Comparison
+from partita.experiment.compare import Candidate, Comparison
+from partita.experiment.leaderboard import Board
 from partita.experiment.requests import recorded_experiment, requested
-from partita.experiment.results import Candidate
 from partita.families import FAMILIES, component_search
 from partita.models import Mixture
 from partita.objectives import EM

@@ -27,8 +27,8 @@ from partita.objectives.prototypes import (
     spherical_k_means,
 )
 from partita.tables import as_rows
-from partita.training.defaults import resolve_settings
-from partita.training.loop import start_session
+from partita.training.session import start_session
+from partita.training.settings import resolve_settings
 
 
 def unit(*shape: int, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.checks import check_choice, check_count
+from partita.core.arguments import check_choice, check_count
 from partita.datasets import folder
 from partita.datasets.named import Dataset, load
 from partita.datasets.sequences import Sequences

@@ -13,8 +13,8 @@ from partita.core.quantity import Quantity
 from partita.estimators._density import Density, Features
 from partita.estimators._parameters import RandomState
 from partita.evaluators import Portfolio
-from partita.experiment.encoded import draw_rows
-from partita.families import named_evaluator
+from partita.evaluators.likelihood import named_evaluator
+from partita.experiment.saved import draw_rows
 
 
 class EnergyDensity(Density):

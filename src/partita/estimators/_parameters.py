@@ -15,11 +15,11 @@ from partita.core.arguments import (
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
+    check_count,
     checks_of,
     within,
 )
 from partita.core.capability import PARTS
-from partita.core.checks import check_count
 from partita.core.protocols import PartitionEvaluator
 from partita.errors import invalid
 from partita.runtime.untrusted import Json, JsonObject

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.checks import check_path
+from partita.core.arguments import check_path
 from partita.errors import RunError
 from partita.estimators._parameters import ESTIMATORS, from_json, to_json
 from partita.runtime.atomic_files import write_whole

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.arguments import PositiveInt, at_least
-from partita.core.checks import check_choice, check_counts, check_path
+from partita.core.arguments import PositiveInt, at_least, check_choice, check_counts, check_path
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.estimators._density import Features, as_generator
 from partita.estimators._parameters import FitParameters, check_types, parameters

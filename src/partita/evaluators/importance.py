@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_flag, check_level
+from partita.core.arguments import check_count, check_flag, check_level
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import MIN_ESS, REACH_LOOSE, REACH_TIGHT
 from partita.evaluators.latent_gaps import (

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_choice, check_flag
+from partita.core.arguments import check_choice, check_flag
 from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
 from partita.core.support import Real

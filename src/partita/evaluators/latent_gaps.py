@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import verdict_on_reach
 from partita.errors import Diverged

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_count, check_level, check_real
+from partita.core.arguments import check_count, check_level, check_real
 from partita.core.quantity import Quantity, Verdict
 from partita.diagnostics.weights import verdict_on_reach
 from partita.evaluators.latent_gaps import (

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import check_count, check_real
 from partita.datasets import Dataset
 from partita.datasets.open import Reading, holds_sequences, open_dataset
 from partita.errors import RunError, invalid
 from partita.experiment.candidates import BY_NAME, candidates_by_family, candidates_by_objective
-from partita.experiment.results import Candidate
-from partita.experiment.settings import parse_columns, sort_pairs, sort_settings
+from partita.experiment.compare import Candidate
+from partita.experiment.requests import parse_columns, sort_pairs, sort_settings
 from partita.families import FAMILIES, family_named
 from partita.runtime.atomic_files import write_whole
 from partita.runtime.untrusted import JsonObject, inside, read_json, read_record, sealed, unsealed

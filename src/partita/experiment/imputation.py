@@ -29,8 +29,8 @@ from torch.distributions import Categorical, Distribution
 
 from partita.core import rng
 from partita.core.annealed import in_double
+from partita.core.arguments import check_choice
 from partita.core.capability import reason_against, require
-from partita.core.checks import check_choice
 from partita.core.protocols import Capability, EnergyModel, Model
 from partita.errors import invalid
 from partita.experiment.imputation_gradient import gradient_posterior

@@ -20,16 +20,15 @@ import torch
 
 from partita.core import rng
 from partita.errors import PartitaWarning
-from partita.models.directed.mixing import Mixing
+from partita.models.directed.mixture import Mixing
 from partita.objectives.base import Nothing
 from partita.objectives.em import EM, total_log_prob
 from partita.runtime import deadline
 from partita.tables import Rows, as_rows
 from partita.tables.arrays import TableLike
-from partita.training.defaults import UPDATES
 from partita.training.loop import fit
 from partita.training.run import Run
-from partita.training.settings import LENGTHS
+from partita.training.settings import LENGTHS, UPDATES
 
 PATIENCE = 2  # rungs without a better criterion after which a ladder ends
 # the part of a time after which the next number to try is so many times the last one

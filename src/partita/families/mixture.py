@@ -5,13 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.core.protocols import Settings
 from partita.families.base import FAMILIES, Family, Made, Setting, check_correlated
 from partita.families.component_search import best, ladder
 from partita.models import Mixture
-from partita.models.directed.mixing import Mixing
-from partita.models.directed.mixture import COMPONENTS, COVARIANCES
+from partita.models.directed.mixture import COMPONENTS, COVARIANCES, Mixing
 from partita.objectives import EM
 from partita.runtime import deadline
 from partita.tables import Rows

@@ -27,15 +27,20 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.arguments import NonNegativeInt, PositiveFloat, PositiveInt, Share
-from partita.core.checks import check_counts, check_role
-from partita.core.protocols import Batch, Data, Losses, Objective
+from partita.core.arguments import (
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Share,
+    check_counts,
+    check_role,
+)
+from partita.core.protocols import Batch, Data, Losses, Objective, unwrapped
 from partita.errors import PartitaWarning, invalid
 from partita.models.encoder import Encoder
 from partita.objectives.augmentations import VectorMoves
-from partita.objectives.base import unwrapped, weighted_mean
 from partita.objectives.prototypes import Prototypes, find_prototypes, no_prototypes
-from partita.runtime.permutations import stretches
+from partita.runtime.seeds import stretches
 
 ROWS_AT_ONCE = 4096
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -120,7 +125,7 @@ class PCL(Objective[ContrastState]):
             q, k, state.queue, self.temperature, state.rows == index[:, None], state.rows < 0
         )
         grouped = proto_nce(q, state.prototypes, index)
-        loss = weighted_mean(contrast + grouped, batch.weight)
+        loss = batch.mean(contrast + grouped)
         queue = torch.cat([k, state.queue])[: len(state.queue)]
         rows = torch.cat([index, state.rows])[: len(state.rows)]
         numbers = {

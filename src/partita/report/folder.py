@@ -10,7 +10,7 @@ from partita.core import rng
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import Argument, DataError, PartitaError, PartitaWarning, RunError
-from partita.experiment.board import Line, read_board
+from partita.experiment.leaderboard import Line, read_board
 from partita.experiment.saved import SCORING, open_run
 from partita.report.comparison import write_comparison
 from partita.report.context import Subject

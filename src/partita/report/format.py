@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from partita.core.quantity import Quantity
-from partita.experiment.board import Line
+from partita.experiment.leaderboard import Line
 from partita.training.budget import OUT_OF_TIME
 
 KIND_IN_WORDS = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from partita.core.quantity import Quantity
-from partita.experiment.board import Line, SavedBoard, SavedQuantity
+from partita.experiment.leaderboard import Line, SavedBoard, SavedQuantity
 from partita.report import format
 from partita.report.blocks import Block, Link, Table, Text, anchor
 from partita.report.context import Subject

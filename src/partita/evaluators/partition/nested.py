@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count, check_flag, check_level, check_real
+from partita.core.arguments import check_choice, check_count, check_flag, check_level, check_real
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.weights import verdict_on_unseen

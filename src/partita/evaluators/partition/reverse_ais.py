@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from partita.core.annealed import in_double
+from partita.core.arguments import check_choice
 from partita.core.capability import require_need
-from partita.core.checks import check_choice
 from partita.core.enumeration import Side, probabilities
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, half_width, worst

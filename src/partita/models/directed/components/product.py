@@ -17,15 +17,15 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.models.directed.components.base import Component, Statistics
-from partita.models.directed.mixed_output import in_table_order
-from partita.tables.column_kinds import Law, places, support_of
+from partita.models.directed.outputs import in_table_order
+from partita.tables.schema import Law, places, support_of
 
 
 class ProductComponent(Component[list[object], list[object]]):
     """One component for each kind of column.
 
     Arguments:
-        laws: What each column holds (:mod:`partita.tables.column_kinds`).
+        laws: What each column holds (:mod:`partita.tables.schema`).
         blocks: The component of each law, on the columns that have it, in their order.
     """
 
