@@ -19,7 +19,7 @@ from partita.models import PPCA, MaxEnt, Mixture, MixturePPCA
 from partita.objectives import EM, ClosedForm, ExactLikelihood, OnlineEM
 from partita.tables import Rows, on_disk
 from partita.tables.encoding import Encoding, Kind
-from partita.tables.frames import array_table
+from partita.tables.files import array_table
 from partita.tables.on_disk import OnDisk, gather_rows
 from partita.tables.schema import Law
 

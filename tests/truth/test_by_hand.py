@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import partita
 from partita.cli.app import app
-from partita.core.annealed import in_double
+from partita.core.protocols import in_double
 from partita.datasets import Dataset, load
 from partita.estimators import IsingDensity, MaxEntDensity, MixtureDensity, PPCADensity
 from partita.experiment.experiment import encoded_parts

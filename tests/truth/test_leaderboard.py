@@ -17,8 +17,7 @@ import torch
 from scipy.stats import binom, t
 
 from partita.core import rng
-from partita.core.annealed import in_double
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, in_double
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.evaluators import Sandwich

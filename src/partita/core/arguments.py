@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from partita.errors import Diverged, invalid, one_line
-from partita.runtime.atomic_files import unreachable
+from partita.runtime.files import unreachable
 
 MOST = 2**63 - 1  # what a computer counts to
 LARGEST = 1e18  # numbers whose squares float32 holds too

@@ -607,3 +607,8 @@ def unwrapped(model: Module) -> Module:
     through the wrapper's forward.
     """
     return getattr(model, "module", model)  # Fabric and torch name it so
+
+
+def in_double(model: Module) -> Module:
+    """A copy in float64, for numbers that are published."""
+    return copy.deepcopy(model).double()

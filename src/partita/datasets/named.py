@@ -20,8 +20,7 @@ from partita.datasets.sequences import Sequences
 from partita.errors import DataError, InputError, did_you_mean, unusable
 from partita.runtime import memory_limit
 from partita.tables.arrays import Columns, Splits, TableLike
-from partita.tables.files import ENDINGS, check_reachable, read
-from partita.tables.frames import ColumnKinds
+from partita.tables.files import ENDINGS, ColumnKinds, check_reachable, read
 from partita.tables.rows import Binarize, Rows
 from partita.tables.schema import Schema
 
@@ -206,10 +205,10 @@ def _beside(train: Rows, *others: Rows | None) -> Rows:
 
 
 def _find(name: str, words: bool = False, columns: ColumnKinds = None) -> Splits:
-    base, array = _parts(name)
-    check_reachable(name)
     if name in BUILTIN and (not columns or isinstance(columns, Schema)):
         return BUILTIN[name].make()
+    check_reachable(name)
+    base, array = _parts(name)
     if Path(base).suffix.lower() in ENDINGS:
         return read(base, array, words=words, columns=columns)
     if columns and not isinstance(columns, Schema):

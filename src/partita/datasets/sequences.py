@@ -22,9 +22,9 @@ from partita.core.rng import MOST_LISTED
 from partita.errors import invalid
 from partita.runtime.seeds import Spaced, row_numbers
 from partita.tables.arrays import NUMERIC, aligned, check_finite_table
-from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Weight, check_weight
+from partita.tables.schema import Labels
 
 ROWS_AT_ONCE = 256
 

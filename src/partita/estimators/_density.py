@@ -31,7 +31,7 @@ from partita.experiment.imputation import impute_encoded
 from partita.experiment.saved import evaluate_encoded
 from partita.families import FAMILIES
 from partita.runtime import memory_limit
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Encoding, Kind, infer_kind
 from partita.tables.rows import Weight

@@ -11,9 +11,9 @@ from partita.core import rng
 from partita.errors import invalid
 from partita.estimators._density import Density, as_generator
 from partita.families import FAMILIES
-from partita.families.component_search import criterion
+from partita.families.mixture import criterion
 from partita.objectives.em import Averages, OnlineEM, expected_statistics
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 from partita.tables.rows import Weight

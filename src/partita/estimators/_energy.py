@@ -6,8 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from partita.core import rng
-from partita.core.annealed import in_double
-from partita.core.protocols import PartitionEvaluator
+from partita.core.protocols import PartitionEvaluator, in_double
 from partita.core.quantity import Kind as ScoreKind
 from partita.core.quantity import Quantity
 from partita.estimators._density import Density, Features

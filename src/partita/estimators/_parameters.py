@@ -22,7 +22,7 @@ from partita.core.arguments import (
 from partita.core.capability import PARTS
 from partita.core.protocols import PartitionEvaluator
 from partita.errors import invalid
-from partita.runtime.untrusted import Json, JsonObject
+from partita.runtime.files import Json, JsonObject
 
 Estimator = TypeVar("Estimator", bound=type)
 ESTIMATORS: registry.Registry[type] = registry.Registry("partita.estimators")

@@ -24,7 +24,7 @@ from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import PCL, embed, uniformity
 from partita.objectives.prototypes import find_prototypes
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.training import fit
 

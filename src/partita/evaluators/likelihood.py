@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.annealed import in_double
 from partita.core.arguments import check_choice, check_generator, check_role, check_rows
 from partita.core.protocols import (
     Capability,
@@ -23,6 +22,7 @@ from partita.core.protocols import (
     LikelihoodEvaluator,
     Model,
     PartitionEvaluator,
+    in_double,
 )
 from partita.core.quantity import Quantity, pooled
 from partita.errors import Diverged

@@ -22,7 +22,7 @@ from partita.experiment.experiment import spread
 from partita.families import FAMILIES, Family, family_named
 from partita.families.base import check_held_out, settings_by_table, table_kind, table_numbers
 from partita.families.by_gradient import AUTO_EXACT_BITS, NAMED, OBJECTIVES
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Encoding, Rows
 from partita.tables.encoding import Kind
 from partita.tables.infer import copying, repeating

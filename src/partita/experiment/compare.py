@@ -29,8 +29,14 @@ from partita.evaluators import Sandwich
 from partita.experiment.experiment import Experiment, fingerprint
 from partita.families import Family
 from partita.runtime import deadline, memory_limit
-from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import JsonObject, check_like, inside, read_json, read_record
+from partita.runtime.files import (
+    JsonObject,
+    check_like,
+    inside,
+    read_json,
+    read_record,
+    write_whole,
+)
 from partita.tables import Rows
 from partita.training import checkpoint, history
 from partita.training.budget import TIMING, annealing_cost

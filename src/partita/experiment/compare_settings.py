@@ -16,8 +16,15 @@ from partita.experiment.candidates import BY_NAME, candidates_by_family, candida
 from partita.experiment.compare import Candidate
 from partita.experiment.requests import parse_columns, sort_pairs, sort_settings
 from partita.families import FAMILIES, family_named
-from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import JsonObject, inside, read_json, read_record, sealed, unsealed
+from partita.runtime.files import (
+    JsonObject,
+    inside,
+    read_json,
+    read_record,
+    sealed,
+    unsealed,
+    write_whole,
+)
 from partita.training.run import MEANT
 from partita.training.settings import LENGTHS
 

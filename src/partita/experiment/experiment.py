@@ -25,7 +25,7 @@ from partita.experiment.saved import SCORING, SavedRun
 from partita.families import Family
 from partita.families.base import check_held_out, cut_warnings
 from partita.runtime import deadline
-from partita.runtime.untrusted import JsonObject, check_like
+from partita.runtime.files import JsonObject, check_like
 from partita.tables import Encoding, Rows
 from partita.training import Run, fit, load
 from partita.training.budget import FitPlan, affordable

@@ -30,8 +30,7 @@ from partita.core.protocols import Model
 from partita.core.quantity import Quantity, bits_per_dimension
 from partita.errors import RunError
 from partita.experiment.compare import Result
-from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import finite_json, inside, read_json, shape_of
+from partita.runtime.files import finite_json, inside, read_json, shape_of, write_whole
 from partita.training.budget import OUT_OF_TIME
 
 LEVEL = 0.95  # over the rows

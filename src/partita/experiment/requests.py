@@ -18,9 +18,9 @@ from partita.experiment.experiment import Experiment
 from partita.experiment.saved import DataRecord, free_path, short_name
 from partita.families import Family, family_named, unknown_setting
 from partita.families.base import settings_by_table, table_kind
-from partita.runtime.untrusted import Json, JsonObject, check_like, read_record
+from partita.runtime.files import Json, JsonObject, check_like, read_record
 from partita.tables.encoding import Encoding
-from partita.tables.frames import TABLES
+from partita.tables.files import TABLES
 from partita.tables.schema import KINDS
 from partita.training.run import read_config
 from partita.training.settings import SETTING_NAMES

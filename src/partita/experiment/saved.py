@@ -30,7 +30,7 @@ from partita.datasets.text import Alphabet
 from partita.errors import DataError, PartitaWarning, RunError, invalid
 from partita.evaluators import evaluate, likelihood
 from partita.evaluators.partition.reverse_ais import exact_draws
-from partita.runtime.untrusted import JsonObject, read_record
+from partita.runtime.files import JsonObject, read_record
 from partita.samplers import sample
 from partita.tables import Encoding, Rows, Schema
 from partita.training import Run, load

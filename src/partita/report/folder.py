@@ -16,7 +16,7 @@ from partita.report.comparison import write_comparison
 from partita.report.context import Subject
 from partita.report.ranking import Standing
 from partita.report.run import write_run
-from partita.runtime.untrusted import inside
+from partita.runtime.files import inside
 from partita.tables.encoding import Encoding
 from partita.training import Run
 

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from partita.core.arguments import check_tensor
 from partita.errors import DataError, InputError, Words, invalid, unusable
-from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk
-from partita.tables.schema import Schema, listed
+from partita.tables.schema import Labels, Schema, listed
 
 CHUNK = 1 << 21  # numbers that are looked at together when a table is streamed
 NUMERIC = "biuf"  # NumPy's kinds of real numbers: bool, int, unsigned, float

@@ -15,12 +15,13 @@ from torch import Tensor
 from partita.core.arguments import check_choice
 from partita.errors import Argument, DataError, did_you_mean, invalid, one_line, unusable
 from partita.tables.csv import EXACT, is_number
-from partita.tables.labels import Labels, check_distinct
 from partita.tables.schema import (
     KINDS,
     Column,
+    Labels,
     Schema,
     Series,
+    check_distinct,
     check_names,
     first_few,
     is_whole,

@@ -31,8 +31,7 @@ from partita.tables.arrays import (
     pieces,
     row_ranges,
 )
-from partita.tables.labels import Labels
-from partita.tables.schema import Law, Schema
+from partita.tables.schema import Labels, Law, Schema
 
 Binarize = Literal["dynamic"] | float | None
 Weight = ArrayLike | Tensor

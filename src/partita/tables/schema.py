@@ -5,6 +5,10 @@ columns, a mass for ``binary`` ones (0 and 1), ``count`` (0, 1, 2, ...) and ``ca
 a number that stands for one). Columns to ``ignore`` are left out.
 :mod:`partita.tables.infer` finds the kinds in the values.
 
+Words are numbers that depend on the word alone, so that two files agree on them without having met:
+short ones (up to six bytes) are their own bytes read as a whole number, longer ones a 52-bit
+digest. Both are exact in float64.
+
 Encoded, a column has a law: ``"real"``, ``"binary"``, ``"count"``, or the number K of states of a
 category, which are 0 to K - 1; the support is their product.
 
@@ -16,9 +20,10 @@ Letters: D columns, K states.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from itertools import groupby
 from typing import Annotated, TypeAlias
 
@@ -26,9 +31,8 @@ import numpy as np
 
 from partita.core.arguments import check_count
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
-from partita.errors import RunError, invalid, one_line, unusable
-from partita.runtime.untrusted import Json, JsonObject, read_record
-from partita.tables.labels import Labels, label_of, labels_from_json, labels_to_json
+from partita.errors import DataError, RunError, invalid, one_line, unusable
+from partita.runtime.files import Json, JsonObject, read_record
 
 KINDS = ("real", "binary", "count", "category", "ignore")
 Cell = str | bool | int | float | None
@@ -36,6 +40,9 @@ Cell = str | bool | int | float | None
 Law = str | int
 
 NAMED: dict[str, Callable[[int], Support]] = {"real": Real, "binary": Binary, "count": Count}
+
+Labels = dict[float, str]
+SHORT = 6  # bytes that fit below 2^48, the first number of a digest
 
 
 @dataclass(frozen=True)
@@ -280,3 +287,59 @@ def kinds_in_words(laws: Sequence[Law]) -> str:
     counts = {name: sum(law == name for law in laws) for name in NAMED}
     counts["categorical"] = sum(isinstance(law, int) for law in laws)
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def label_number(word: str) -> float:
+    """The number of a word.
+
+    >>> label_number("A"), label_number("C") < label_number("red")
+    (65.0, True)
+    """
+    raw = word.encode()
+    if len(raw) <= SHORT:
+        return float(int.from_bytes(raw, "big"))
+    return float((int.from_bytes(blake2b(raw, digest_size=8).digest(), "big") >> 12) | 1 << 51)
+
+
+def numbered(words: Sequence[str]) -> tuple[np.ndarray, Labels]:
+    """A column of words as numbers, and what the numbers mean."""
+    table = {word: label_number(word) for word in dict.fromkeys(words)}
+    labels: Labels = {}
+    for word, number in table.items():
+        check_distinct(labels, {number: word})
+        labels[number] = word
+    return np.array([table[word] for word in words]), labels
+
+
+def label_of(value: float, labels: Labels) -> str:
+    """The word that a number stands for, else the number itself.
+
+    >>> label_of(65.0, {65.0: "A"}), label_of(2.5, {})
+    ('A', '2.5')
+    """
+    return labels.get(value, f"{value:g}")
+
+
+def check_distinct(labels: Labels, more: Labels) -> None:
+    """No number stands for two words of one column."""
+    if any(labels.get(number, word) != word for number, word in more.items()):
+        raise DataError("load: two words of one column have the same number; rename one of them.")
+
+
+def labels_to_json(labels: Labels) -> dict[str, str]:
+    """Labels for a run's config."""
+    return {f"{number:.0f}": word for number, word in labels.items()}
+
+
+def labels_from_json(value: Mapping[str, object]) -> Labels:
+    """Labels from a run's config."""
+    try:
+        labels = {float(number): word for number, word in value.items() if isinstance(word, str)}
+    except ValueError:
+        labels = {}
+    if len(labels) < len(value):
+        raise RunError(
+            "load: config.json: labels must be words by number; got others. Restore the file as "
+            "partita wrote it."
+        )
+    return labels

@@ -27,7 +27,7 @@ from partita.models import DPMixture
 from partita.objectives import EM
 from partita.objectives.partition_chain import PartitionChain
 from partita.runtime import deadline, memory_limit, processes
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.training.distributed import StepReduction
 from partita.training.guard import Watch

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from partita.runtime import atomic_files
-from partita.runtime.untrusted import LARGEST, Json, JsonObject, json_digest, parse, read_text
+from partita.runtime import files
+from partita.runtime.files import LARGEST, Json, JsonObject, json_digest, parse, read_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -32,7 +32,7 @@ class History:
         """Append a record."""
         self.records.append(record)
         if self.path is not None:
-            with atomic_files.naming(self.path), self.path.open("a") as file:
+            with files.naming(self.path), self.path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
 
     def rewind(self, step: int) -> None:
@@ -41,7 +41,7 @@ class History:
         self.records = [record for record in records if record["step"] <= step]
         if self.path is not None:
             lines = (json.dumps(record) + "\n" for record in self.records)
-            atomic_files.write_whole(self.path, "".join(lines))
+            files.write_whole(self.path, "".join(lines))
 
     def digest(self, step: int) -> str:
         """Of the records of steps up to one, without clocks, and without events, which may come

@@ -18,7 +18,7 @@ from partita.core.arguments import check_flag, check_generator, check_path, chec
 from partita.core.protocols import Capability, Model, Objective, Update
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
-from partita.runtime.untrusted import Json, JsonObject
+from partita.runtime.files import Json, JsonObject
 from partita.tables import Rows, as_rows
 from partita.tables.arrays import TableLike, row_ranges
 from partita.tables.rows import Weight

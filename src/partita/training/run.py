@@ -20,10 +20,8 @@ import torch
 from partita.core import registry
 from partita.core.protocols import Model
 from partita.errors import PartitaWarning, RunError, TooLarge
-from partita.runtime import atomic_files, processes
-from partita.runtime.atomic_files import write_whole
-from partita.runtime.memory_limit import Bounded
-from partita.runtime.untrusted import (
+from partita.runtime import files, processes
+from partita.runtime.files import (
     Json,
     JsonObject,
     Shape,
@@ -32,7 +30,9 @@ from partita.runtime.untrusted import (
     read_json,
     sealed,
     unsealed,
+    write_whole,
 )
+from partita.runtime.memory_limit import Bounded
 from partita.training import checkpoint
 from partita.training.checkpoint import Tree
 from partita.training.history import History, Record, read_records, recorded_series
@@ -342,7 +342,7 @@ class RunFolder:
         tree = session.tree()
         if self._written is not None:
             if (records := self._written / METRICS).exists():
-                atomic_files.to_disk(records)
+                files.to_disk(records)
             tree["records"] = self.history.digest(session.step)
             last, _ = _checkpoints(self._written)
             checkpoint.save_tree(last, tree, keep_previous=True)

@@ -18,7 +18,7 @@ from partita.core import rng
 from partita.core.arguments import check_parameters
 from partita.core.protocols import Batch, Data, Model, Objective, Update, unwrapped
 from partita.runtime import memory_limit, processes
-from partita.runtime.untrusted import Shape, check_like
+from partita.runtime.files import Shape, check_like
 from partita.training import checkpoint, distributed, guard
 from partita.training.checkpoint import Tree
 from partita.training.optimizers import (

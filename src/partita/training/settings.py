@@ -19,7 +19,7 @@ from partita.core.arguments import (
 from partita.core.protocols import Capability, EnergyModel, Model, Objective, Update
 from partita.core.support import Sequence
 from partita.errors import did_you_mean, invalid
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 
 OptimizerName: TypeAlias = Literal["sgd", "adam", "lbfgs", "natural"]
 ScheduleName: TypeAlias = Literal["linear", "constant", "cosine"]

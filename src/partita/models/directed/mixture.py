@@ -27,7 +27,7 @@ from partita.core.arguments import PositiveFloat, PositiveInt, check_width, one_
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.core.registry import MODELS
 from partita.errors import invalid
-from partita.models.directed.components.base import Component, Statistics
+from partita.models.directed.components.base import Component, ProductComponent, Statistics
 from partita.models.directed.components.diagonal import DiagonalGaussian
 from partita.models.directed.components.discrete import (
     BernoulliComponent,
@@ -35,7 +35,6 @@ from partita.models.directed.components.discrete import (
     PoissonComponent,
 )
 from partita.models.directed.components.gaussian import FullGaussian
-from partita.models.directed.components.product import ProductComponent
 from partita.tables.schema import Law, Laws, kinds_in_words, places
 
 # numbers in the work on one block of rows: more leave the cache, and make new pages at every block
