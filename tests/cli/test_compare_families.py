@@ -276,7 +276,7 @@ def test_what_has_no_likelihood_stands_apart(call: Any, tmp_path: Path) -> None:
             ["--set", "hidden"],
             "compare: --set must be key=value or family.key=value; got 'hidden'.",
         ),
-        (["--evaluator", "magic"], "compare: evaluator must be one of 'auto', "),
+        (["--evaluator", "magic"], "compare: --evaluator must be one of 'auto', "),
         (["--minutes", "0"], "compare: --minutes must"),
         (
             ["--minutes", "1", "--epochs", "1"],

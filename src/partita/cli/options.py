@@ -45,7 +45,8 @@ SETTING_OF_ONE = (
     "A setting of all, or FAMILY.KEY=VALUE for one; may be given often. partita models lists them."
 )
 EVALUATORS = (
-    "auto; for log Z enumeration, quadrature, sandwich, bridge, ais, smc, reverse-ais; with latent "
+    "auto; for log Z enumeration, quadrature, sandwich, bridge, ais, smc, reverse-ais, "
+    "importance-sampling, nested-sampling; with latent "
     "variables iwae-K, latent-ais-T, filter-K, by K draws or T temperatures."
 )
 Devices = Annotated[

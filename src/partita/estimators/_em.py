@@ -68,7 +68,9 @@ class MixingDensity(Density):
         generator = as_generator(self.random_state)
         self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
         encoded = self.encoding_.rows(rows)
-        model, _ = FAMILIES[self.family].build(encoded, self._settings(), generator=generator)
+        model, _ = FAMILIES[self.family].build(
+            encoded, self._settings(), owner=type(self).__name__, generator=generator
+        )
         model.initialize(encoded, generator=generator)
         self.model_, self._key, self._online = model, rng.seed(generator), None
         config = make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width])

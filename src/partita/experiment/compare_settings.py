@@ -155,7 +155,7 @@ def entrants(request: CompareSettings) -> Entrants:
 def _by_family(request: CompareSettings) -> Entrants:
     pairs = sort_pairs(request.settings)
     for name in request.models:
-        family_named(name)
+        family_named(name, "compare", "--models")
     sequences = bool(request.models) and all(name in BY_NAME for name in request.models)
     reading = None
     if sequences or holds_sequences(request.data):
@@ -180,7 +180,7 @@ def _by_family(request: CompareSettings) -> Entrants:
 
 
 def _by_objective(request: CompareSettings) -> Entrants:
-    family = family_named(request.model)
+    family = family_named(request.model, "compare", "--model")
     pairs = sort_settings(family, request.settings)
     dataset = open_dataset(
         request.data,

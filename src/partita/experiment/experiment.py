@@ -272,4 +272,6 @@ class Experiment:
         return record
 
     def _build(self) -> tuple[Model, Objective | Update]:
-        return self.family.build(self.train, self.settings, generator=self.generator)
+        return self.family.build(
+            self.train, self.settings, owner=self.owner, generator=self.generator
+        )

@@ -139,7 +139,7 @@ def sort_pairs(pairs: Sequence[str]) -> SortedSettings:
             )
         else:
             value = parse_value(text)
-            family_named(name).resolve({setting: value})
+            family_named(name, "compare", "--set").resolve({setting: value})
             found.families.setdefault(name, {})[setting] = value
     return found
 

@@ -27,7 +27,7 @@ from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.datasets.open import Reading, open_dataset
 from partita.datasets.text import Alphabet
-from partita.errors import DataError, PartitaWarning, RunError, invalid
+from partita.errors import DataError, PartitaWarning, RunError, invalid, unusable
 from partita.evaluators import evaluate, likelihood
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.runtime.files import JsonObject, read_record
@@ -227,10 +227,8 @@ def pick_split(dataset: Dataset, split: str) -> Rows:
     rows = dataset.whole() if split == "all" else getattr(dataset, split)
     if rows is None:
         there = ", ".join(name for name in SPLITS if getattr(dataset, name, dataset) is not None)
-        raise DataError(
-            f"evaluate: split must be one of {there} for {dataset.name!r}; got {split!r}, which it "
-            "does not have."
-        )
+        got = f"{split!r}, which it does not have"
+        raise unusable("evaluate", "split", f"be one of {there} for {dataset.name!r}", got)
     return rows
 
 

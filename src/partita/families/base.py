@@ -5,7 +5,7 @@ Letters: N rows, D columns.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
@@ -62,6 +62,7 @@ class Family:
         mixed: Whether columns may be of different kinds.
         reads: For models of sequences: how its settings say that streams are read.
         by_kind: Settings that make it take a table of a kind as what it holds.
+        names: Settings by what constructors call them, where the last word of the setting differs.
 
     >>> from partita.families import FAMILIES
     >>> g = torch.Generator().manual_seed(0)
@@ -80,6 +81,7 @@ class Family:
     mixed: bool = False
     reads: Callable[[Settings], Settings] | None = None
     by_kind: Mapping[Kind, Settings] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def resolve(self, settings: Settings, owner: str | None = None) -> Settings:
         """Settings over the defaults; an unknown name is refused with the closest known one, and
@@ -92,9 +94,37 @@ class Family:
                 check_choice(owner or self.name, name, value, choices)
         return {**{name: setting.default for name, setting in self.settings.items()}, **settings}
 
-    def build(self, rows: Rows, settings: Settings, *, generator: torch.Generator) -> Made:
-        """A model for encoded rows, with fresh parameters, and the objective to fit it by."""
-        return self.make(rows, self.resolve(settings), generator)
+    def build(
+        self,
+        rows: Rows,
+        settings: Settings,
+        *,
+        owner: str | None = None,
+        generator: torch.Generator,
+    ) -> Made:
+        """A model for encoded rows, with fresh parameters, and the objective to fit it by; what a
+        constructor refuses is said of the setting that it came from.
+        """
+        try:
+            return self.make(rows, self.resolve(settings, owner), generator)
+        except InputError as error:
+            facts = error.facts
+            name = None if facts is None else self._setting_behind(facts.parameter)
+            if facts is None or name is None:
+                raise
+            meant = replace(facts, owner=owner or self.name, parameter=name)
+            raise type(error)(meant) from error
+
+    def _setting_behind(self, parameter: Words) -> str | None:
+        """The setting that a constructor knows as a parameter: by the same name, by its last word,
+        or by the family's own list.
+        """
+        known = [
+            name
+            for name in self.settings
+            if name == self.names.get(str(parameter), parameter) or name.endswith(f"_{parameter}")
+        ]
+        return known[0] if len(known) == 1 else None
 
     def takes_words(self, settings: Settings) -> bool:
         """Whether columns of a file may hold words: where columns may be categories."""
@@ -328,9 +358,9 @@ def no_words(schema: Schema | None, family: str) -> InputError:
     return invalid(f"family {family}", "columns", "be numeric", got, remedy)
 
 
-def family_named(name: str) -> Family:
+def family_named(name: str, owner: str = "fit", parameter: str = "MODEL") -> Family:
     """The family of a name, or one sentence with the known and the closest."""
     if name not in FAMILIES:
         hint = did_you_mean(name.lower(), FAMILIES, "`partita models` lists them.")
-        raise invalid("fit", "MODEL", f"be one of {', '.join(FAMILIES)}", repr(name), hint)
+        raise invalid(owner, parameter, f"be one of {', '.join(FAMILIES)}", repr(name), hint)
     return FAMILIES[name]

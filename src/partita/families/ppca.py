@@ -118,5 +118,6 @@ FAMILIES.register(
         _ppca,
         partial(factor_kind, owner="ppca", parameter="n_components"),
         missing=True,
+        names={"latent": "n_components"},
     )
 )

@@ -18,7 +18,7 @@ from partita.core.arguments import (
 )
 from partita.core.protocols import Capability, EnergyModel, Model, Objective, Update
 from partita.core.support import Sequence
-from partita.errors import did_you_mean, invalid
+from partita.errors import Parameter, did_you_mean, invalid
 from partita.runtime.files import JsonObject
 
 OptimizerName: TypeAlias = Literal["sgd", "adam", "lbfgs", "natural"]
@@ -131,7 +131,9 @@ class Settings:
         given = [name for name in LENGTHS if getattr(self, name) is not None]
         if len(given) != 1:
             got = " and ".join(given) or "none"
-            raise invalid("fit", "one of epochs, steps and minutes", "be given", got)
+            named = tuple(Parameter(name) for name in LENGTHS)
+            one = ("one of ", named[0], ", ", named[1], " and ", named[2])
+            raise invalid("fit", one, "be given", got)
         for item in fields(self):
             for check in checks_of(item.type):
                 check("fit", item.name, getattr(self, item.name))
