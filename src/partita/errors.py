@@ -37,12 +37,12 @@ class Parameter(Argument):
     """
 
 
-class Choice(Argument):
+class PartName(Argument):
     """A part of the library that a sentence names as a value of an argument.
 
     It reads as its class in Python; the command line shows the option that chooses it.
 
-    >>> print(Choice("evaluator", value="Sandwich"))
+    >>> print(PartName("evaluator", value="Sandwich"))
     Sandwich
     """
 

@@ -27,7 +27,7 @@ from partita.cli.models import models
 from partita.cli.report import report
 from partita.cli.sample import sample
 from partita.cli.schema import schema
-from partita.errors import Argument, Choice, Parameter, PartitaError, PartitaWarning
+from partita.errors import Argument, Parameter, PartitaError, PartitaWarning, PartName
 
 Context: TypeAlias = Any  # of click, which typer has inside or beside it, by its version
 
@@ -139,14 +139,14 @@ def _as_option(names: dict[str, str], argument: Argument) -> str:
     if argument.name == "columns":
         key = "" if argument.key is None else f" {argument.key!r}={argument.value}"
         return f"--column{key}"
-    if isinstance(argument, Choice):
+    if isinstance(argument, PartName):
         return _as_choice(argument)
     if argument.value is None:
         return f"--{argument.name}"
     return f"--set {argument.name}={argument.value}"
 
 
-def _as_choice(choice: Choice) -> str:
+def _as_choice(choice: PartName) -> str:
     """The option that chooses a part; what it is none of is chosen by itself."""
     from partita.evaluators.likelihood import BOUNDS, EVALUATORS
     from partita.families.by_gradient import NAMED

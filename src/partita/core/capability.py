@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from partita.core.protocols import Capability, DirectedModel, EnergyModel, Model
 from partita.core.support import Product, Real, Sequence, Support
-from partita.errors import Choice, Unsupported, invalid
+from partita.errors import PartName, Unsupported, invalid
 
 EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
 QUADRATURE_WIDTH = 3  # real coordinates over which an integral can be a sum over a grid
@@ -243,7 +243,7 @@ def require(part: str, model: object) -> None:
     reason = reason_against(part, model)
     if reason is not None:
         role, named = PARTS[part].role, nearest(part, model).split(" or ")
-        words = [Choice(ARGUMENTS.get(role, role), value=name) for name in named]
+        words = [PartName(ARGUMENTS.get(role, role), value=name) for name in named]
         use = [word for one in words for word in (one, " or ")][:-1]
         raise Unsupported(
             f"{part} cannot run on {_title(model)}: {reason}. Use ", *use, " instead."

@@ -103,7 +103,7 @@ class Known(NamedTuple):
         return Known(self.x[index], self.z[:, index])
 
 
-def simulated(model: Any, n: int, like: Tensor | None, generator: torch.Generator) -> Known:
+def simulated_rows(model: Any, n: int, like: Tensor | None, generator: torch.Generator) -> Known:
     """``n`` rows of the model with the z behind them; they end, and have holes, where rows of
     ``like``, if given, do.
     """

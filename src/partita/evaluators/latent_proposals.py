@@ -234,14 +234,14 @@ def flipped(joint: Joint, z: Tensor, generator: torch.Generator) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Encoder:
+class FromEncoder:
     """q(z | x) of these rows."""
 
     model: Any
     x: Tensor
 
     @classmethod
-    def of(cls, model: Any, x: Tensor, generator: torch.Generator) -> "Encoder":
+    def of(cls, model: Any, x: Tensor, generator: torch.Generator) -> "FromEncoder":
         """Which needs no search."""
         return cls(model, x)
 
@@ -256,7 +256,7 @@ class Encoder:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class FromMixture:
     """The encoder, the prior and the places found, of these rows."""
 
     model: Any
@@ -264,7 +264,7 @@ class Mixture:
     places: Normals | Products | None
 
     @classmethod
-    def of(cls, model: Any, x: Tensor, generator: torch.Generator) -> "Mixture":
+    def of(cls, model: Any, x: Tensor, generator: torch.Generator) -> "FromMixture":
         """With places from restarts of their own."""
         return cls(model, x, find_places(model, x, generator))
 
@@ -307,7 +307,7 @@ class Mixture:
         return SHARES_WITHOUT_PLACES if self.places is None else SHARES
 
 
-Proposal = Encoder | Mixture
+Proposal = FromEncoder | FromMixture
 
 
 @torch.no_grad()
@@ -319,7 +319,7 @@ def posterior_draws(model: Any, x: Tensor, r: int, k: int, generator: torch.Gene
     """
     if Capability.FILTERS in model.capabilities and model.live(x).shape[1] > MOST_DENSE:
         return model.draw_posterior(x, r, generator=generator)
-    law = Mixture.of(model, x, generator)
+    law = FromMixture.of(model, x, generator)
     z = law.draw(k, generator)
     log_w = law.log_weight(z).nan_to_num(-math.inf)
     chosen = rng.categories(log_w.mT.expand(r, -1, -1), generator)

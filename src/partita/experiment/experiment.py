@@ -57,13 +57,13 @@ def fingerprint(dataset: Dataset) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for rows in (dataset.train, dataset.valid, dataset.test):
         if rows is not None:
-            some = spread(rows, ROWS_TO_KNOW).tensor(rng.keyed(0))
+            some = evenly_spaced(rows, ROWS_TO_KNOW).tensor(rng.keyed(0))
             digest.update(f"{len(rows)} x {rows.width}".encode())
             digest.update(some.contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
-def spread(rows: Rows, most: int) -> Rows:
+def evenly_spaced(rows: Rows, most: int) -> Rows:
     """At most so many rows, spread over all of them."""
     return rows.take(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
 

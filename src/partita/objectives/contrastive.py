@@ -117,7 +117,7 @@ class PCL(Objective[ContrastState]):
             allowed = "hold at least two rows, for a row is contrasted with others"
             raise invalid("PCL", "a batch", allowed, len(batch.x), "Raise batch_size.")
         bare = unwrapped(model)
-        slow = moved(state.slow, bare, self.momentum)
+        slow = momentum_average(state.slow, bare, self.momentum)
         one, other = (self.augment(batch.x, generator) for _ in range(2))
         q, k = model(one), keys(bare, slow, other)
         index = (torch.arange(len(q)) if batch.row is None else batch.row).to(q.device)
@@ -204,7 +204,7 @@ def proto_nce(q: Tensor, prototypes: tuple[Prototypes, ...], index: Tensor) -> T
 
 
 @torch.no_grad()
-def moved(slow: dict[str, Tensor], model: Encoder, momentum: float) -> dict[str, Tensor]:
+def momentum_average(slow: dict[str, Tensor], model: Encoder, momentum: float) -> dict[str, Tensor]:
     """The slow copy after an update: momentum times itself and the rest the model
     (theory/contrastive.md, eq. 51.5).
 

@@ -195,7 +195,7 @@ def notes(board: SavedBoard, ranked: Sequence[Standing]) -> Iterator[Text]:
     if waiting := ", ".join(map(str, board.get("waiting") or [])):
         way = f"Go on with: partita compare --resume {board.get('folder')}"
         yield Text(f"Not yet fitted: {waiting}. {way}", "warning")
-    for text in format.left_out(board.get("left_out") or {}):
+    for text in format.reasons_in_short(board.get("left_out") or {}):
         yield Text(text, "small")
 
 
