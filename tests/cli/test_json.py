@@ -65,6 +65,7 @@ BAD = {
     "compare": ["nowhere.csv"],
     "report": ["nowhere"],
     "lab": ["nothing"],
+    "models": ["rmb"],
 }
 
 
@@ -98,7 +99,7 @@ def test_every_verb_is_looked_at() -> None:
 
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     # which nothing can go wrong with
-    assert commands == GOOD.keys() and commands - BAD.keys() == {"models", "data"}
+    assert commands == GOOD.keys() and commands - BAD.keys() == {"data"}
     assert LABS.keys() == SMALL.keys()
 
 

@@ -177,12 +177,9 @@ def _of_series(series: list[Series], columns: ColumnKinds, owner: str) -> TypedT
 
 def _stored_dtype(source: TableFile, words: bool) -> np.dtype:
     """That of the numbers; float64 where columns hold words, if they may."""
-    try:
-        return source.number_dtype()
-    except InputError:
-        if not words:
-            raise
+    if words and None in source.number_types():
         return np.dtype(float)
+    return source.number_dtype()
 
 
 def _infer_by_chunks(
