@@ -20,7 +20,7 @@ from harness import show
 from partita.datasets import load
 from partita.models import SigmoidBelief
 from partita.objectives import DiscreteELBO
-from partita.training.loop import start_session
+from partita.training.session import start_session
 from partita.training.settings import Settings
 
 DATA = "binarized_mnist"

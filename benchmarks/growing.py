@@ -16,8 +16,8 @@ from partita.nets import Attention, DiagonalSSM, Hyena
 from partita.objectives import EM, PCD
 from partita.samplers import Gibbs
 from partita.tables import Rows, as_rows
+from partita.training.session import start_session
 from partita.training.settings import Settings
-from partita.training.start import start_session
 
 WIDTH = 64  # of sequence operators
 ITERATIONS = 5

@@ -11,8 +11,7 @@ import torch
 from scipy.stats import t
 
 from harness import show
-from partita.core.annealed import in_double
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, in_double
 from partita.datasets import Dataset
 from partita.evaluators import Sandwich
 from partita.experiment.candidates import candidates_by_family

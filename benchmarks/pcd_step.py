@@ -13,7 +13,7 @@ from partita.models import RBM
 from partita.objectives import PCD
 from partita.samplers import Gibbs
 from partita.tables import as_rows
-from partita.training.loop import start_session
+from partita.training.session import start_session
 from partita.training.settings import Settings
 
 QUICK = True

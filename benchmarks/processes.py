@@ -114,7 +114,7 @@ def _vae(fabric: Any, parts: int) -> Callable[[], int]:
 def _updates(make: Any, objective: Any, fabric: Any, parts: int) -> Callable[[], int]:
     from partita.tables import as_rows
     from partita.training import Settings
-    from partita.training.start import start_session
+    from partita.training.session import start_session
 
     g = torch.Generator().manual_seed(0)
     x = (torch.rand(4000, 784, generator=g) < 0.2).float()

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from partita.runtime.atomic_files import write_whole
+from partita.runtime.files import write_whole
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"

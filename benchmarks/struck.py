@@ -26,7 +26,7 @@ WARM = (
     "partita.report.run",
     "partita.cli.app",
     "partita.cli.leaderboard",
-    "partita.experiment.board",
+    "partita.experiment.leaderboard",
     "partita.experiment.compare_settings",
     "partita.experiment.requests",
     "partita.report.folder",

@@ -14,7 +14,7 @@ from partita.models import RBM, VAE
 from partita.objectives import ELBO, PCD
 from partita.tables import as_rows
 from partita.training import Settings
-from partita.training.start import start_session
+from partita.training.session import start_session
 
 QUICK = True
 STEPS = 4  # updates of a call

@@ -16,7 +16,7 @@ from harness import show
 from partita.cli.output import write_png
 from partita.datasets import load
 from partita.datasets.toys import MOONS_NOISE, eight_gaussians_log_prob
-from partita.experiment.encoded import evaluate_encoded
+from partita.experiment.saved import evaluate_encoded
 from partita.families import FAMILIES
 from partita.integration.quadrature import Box, cells
 from partita.tables.encoding import Encoding

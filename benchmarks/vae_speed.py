@@ -13,7 +13,7 @@ from harness import show, side_by_side
 from partita.models import VAE
 from partita.objectives import ELBO
 from partita.tables import Rows
-from partita.training.loop import start_session
+from partita.training.session import start_session
 from partita.training.settings import Settings
 
 QUICK = True

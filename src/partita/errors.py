@@ -31,6 +31,25 @@ class Argument(NamedTuple):
         return f"{self.name}={self.value!r}" if self.key is None else f"{self.name}={held}"
 
 
+class Parameter(Argument):
+    """The name of a value that was refused; the command line shows the option that gave it, if one
+    of the command's did.
+    """
+
+
+class PartName(Argument):
+    """A part of the library that a sentence names as a value of an argument.
+
+    It reads as its class in Python; the command line shows the option that chooses it.
+
+    >>> print(PartName("evaluator", value="Sandwich"))
+    Sandwich
+    """
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 Words = str | Argument | tuple[str | Argument, ...]
 
 
@@ -55,8 +74,11 @@ class Facts:
     def parts(self) -> tuple[str | Argument, ...]:
         """``owner: parameter must allowed; got this. Remedy.``"""
         end = (" ", *_listed(self.remedy)) if self.remedy else ()
+        name = self.parameter
+        if isinstance(name, str) and name.isidentifier():
+            name = Parameter(name)
         rest = f" must {self.allowed}; got {self.got}."
-        return (f"{self.owner}: ", *_listed(self.parameter), rest, *end)
+        return (f"{self.owner}: ", *_listed(name), rest, *end)
 
 
 class PartitaError(Exception):

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from partita.core import capability, rng
+from partita.core.arguments import check_count, check_real
 from partita.core.batched import Batched
-from partita.core.checks import check_count, check_real
 from partita.core.enumeration import probabilities
 from partita.core.protocols import DirectedModel, EnergyModel, PartitionEvaluator
 from partita.core.quantity import Quantity

@@ -84,44 +84,47 @@ def test_values_outside_the_support_are_refused(call: Any) -> None:
         (["rbm", "digit"], "Did you mean 'digits'?"),
         (
             ["rbm", "digits", "--set", "n_hidden=0"],
-            "RBM: hidden must be a whole number of at least 1; got 0.",
+            "fit: --set n_hidden must be a whole number of at least 1; got 0.",
         ),
         (
             ["rbm", "digits", "--set", "n_hidden=many"],
-            "RBM: hidden must be a whole number of at least 1; got 'many'.",
+            "fit: --set n_hidden must be a whole number of at least 1; got 'many'.",
         ),
         (
             ["rbm", "digits", "--set", "n_chains=0"],
-            "PCD: chains must be a whole number of at least 1; got 0.",
+            "fit: --set n_chains must be a whole number of at least 1; got 0.",
         ),
         (["rbm", "digits", "--set", "n_hiden=3"], "got 'n_hiden'. Did you mean 'n_hidden'?"),
         (["rbm", "digits", "--set", "hidden"], "fit: --set must be key=value; got 'hidden'."),
-        (["rbm", "digits", "--set", "learning_rate=-1"], "fit: learning_rate must be"),
-        (["rbm", "digits", "--set", "learning_rate=" + "9" * 400], "fit: learning_rate must be"),
+        (["rbm", "digits", "--set", "learning_rate=-1"], "fit: --set learning_rate must be"),
+        (
+            ["rbm", "digits", "--set", "learning_rate=" + "9" * 400],
+            "fit: --set learning_rate must be",
+        ),
         (
             ["rbm", "digits", "--set", "n_hidden=" + "[" * 100_000],
-            "RBM: hidden must be a whole number of at least 1; got '[[[",
+            "fit: --set n_hidden must be a whole number of at least 1; got '[[[",
         ),
         (
             ["vrnn", "digits", "--set", "step_columns=0"],
-            "vrnn: step_columns must be a whole number of at least 1; got 0.",
+            "fit: --set step_columns must be a whole number of at least 1; got 0.",
         ),
-        (["rbm", "digits", "--set", "objective=mle"], "rbm: objective must be one of"),
+        (["rbm", "digits", "--set", "objective=mle"], "rbm: --set objective must be one of"),
         (
             ["rbm", "digits", "--set", "objective=exact"],
             "ExactLikelihood cannot run on RBM(64, 64)",
         ),
         (
             ["rbm", "digits", "--epochs", "0"],
-            "fit: epochs must be a whole number of at least 1; got 0.",
+            "fit: --epochs must be a whole number of at least 1; got 0.",
         ),
-        (["rbm", "digits", "--minutes", "-1"], "fit: minutes must be"),
+        (["rbm", "digits", "--minutes", "-1"], "fit: --minutes must be"),
         (
             ["rbm", "digits", "--epochs", "1", "--minutes", "1"],
-            "one of epochs, steps and minutes must be given; got epochs and minutes",
+            "one of --epochs, --set steps and --minutes must be given; got epochs and minutes",
         ),
         (["rbm", "digits-gray", "--set", "binarize=7"], "binarize must be"),
-        (["maxent", "digits", "--set", "features=triples"], "MaxEnt: features must be"),
+        (["maxent", "digits", "--set", "features=triples"], "fit: --set features must be"),
     ],
 )
 def test_bad_settings(arguments: list[str], words: str, call: Any) -> None:
@@ -177,13 +180,13 @@ def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
     assert "X must have shape (*, 5) to match RBM(5, 8); got (1797, 64)" in sentence(
         call("evaluate", "run", "digits")
     )
-    assert "split must be one of test, train, all for" in sentence(
+    assert "--split must be one of test, train, all for" in sentence(
         call("evaluate", "run", "--split", "valid")
     )
-    assert "evaluator must be one of 'auto'" in sentence(
+    assert "--evaluator must be one of 'auto'" in sentence(
         call("evaluate", "run", "--evaluator", "guess")
     )
-    assert "evaluator must be one of 'auto'" in sentence(
+    assert "--evaluator must be one of 'auto'" in sentence(
         call("evaluate", "run", "--evaluator", "iwae-" + "9" * 5000)
     )
     assert "RUN must be a folder with a config.json" in sentence(
@@ -198,9 +201,36 @@ def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
         in printed
     )
     assert "must have rows that are images" in sentence(call("sample", "run", "--png", "p.png"))
-    assert "burn_in must be a whole number of at least 0; got -1" in sentence(
+    assert "--burn-in must be a whole number of at least 0; got -1" in sentence(
         call("sample", "run", "--burn-in", "-1")
     )
+
+
+@pytest.mark.parametrize("evaluator", ["sandwich", "enumeration", "iwae-50", "filter-20"])
+def test_a_refused_evaluator_names_an_option_that_works(evaluator: str, call: Any) -> None:
+    """A mixture has an exact likelihood, which none of these computes."""
+    call("fit", "mixture", "digits", "--epochs", "1", "--set", "n_components=2", "--out", "exact")
+    said = sentence(call("evaluate", "exact", "--evaluator", evaluator))
+    assert said.endswith(" Use --evaluator auto instead.")
+    assert "exact" in call("evaluate", "exact", "--evaluator", "auto").stdout
+
+
+def test_a_refused_evaluator_of_an_energy_names_one_of_log_z(call: Any, fitted: Path) -> None:
+    said = sentence(call("evaluate", "run", "--evaluator", "iwae-50"))
+    assert said.endswith(" Use --evaluator enumeration instead.")
+
+
+def test_a_refused_objective_names_a_setting(call: Any) -> None:
+    words = "fit rbm digits --set objective=score-matching --json"
+    assert "Use --set objective=pseudo-likelihood instead." in sentence(call(*words.split()))
+
+
+def test_models_shows_one_family_or_says_which_there_are(call: Any) -> None:
+    shown = call("models", "rbm").stdout
+    assert "n_hidden" in shown and "vae:" not in shown
+    assert list(json.loads(call("models", "rbm", "--json").stdout)) == ["rbm"]
+    said = sentence(call("models", "rmb"))
+    assert "NAME must be one of " in said and said.endswith("Did you mean 'rbm'?")
 
 
 def test_an_existing_run_is_never_written_over(call: Any, fitted: Path) -> None:

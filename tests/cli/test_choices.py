@@ -12,7 +12,7 @@ import pytest
 
 from partita.datasets import Dataset, load
 from partita.estimators import MixtureDensity
-from partita.families.table_kind import table_kind
+from partita.families.base import table_kind
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 from partita.training.run import read_config

@@ -17,8 +17,8 @@ from partita.cli import options
 from partita.datasets import load
 from partita.errors import PartitaWarning
 from partita.estimators import IsingDensity, MaxEntDensity
+from partita.evaluators.likelihood import EVALUATORS
 from partita.experiment.saved import free_path
-from partita.families import EVALUATORS
 
 COMMANDS = ("fit", "evaluate", "sample", "models", "data")
 

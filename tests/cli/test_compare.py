@@ -173,7 +173,10 @@ def test_the_same_seed_gives_the_same_table(call: Any, table: Path) -> None:
             "'vae'.",
         ),
         (["--model", "rbm", "--set", "hiden=3"], "Did you mean 'n_hidden'?"),
-        (["--model", "rbm", "--evaluator", "magic"], "compare: evaluator must be one of 'auto', "),
+        (
+            ["--model", "rbm", "--evaluator", "magic"],
+            "compare: --evaluator must be one of 'auto', ",
+        ),
     ],
 )
 def test_slips_are_named_before_any_work(

@@ -15,8 +15,8 @@ from partita.cli.leaderboard import LiveBoard, fitting
 from partita.core.quantity import Quantity
 from partita.errors import Diverged
 from partita.experiment import compare, experiment
-from partita.experiment.board import Board
-from partita.experiment.results import Candidate, Result
+from partita.experiment.compare import Candidate, Result
+from partita.experiment.leaderboard import Board
 from partita.families import FAMILIES
 from partita.report.ranking import COLUMNS
 from partita.training.budget import LEAST_STEPS
@@ -276,7 +276,7 @@ def test_what_has_no_likelihood_stands_apart(call: Any, tmp_path: Path) -> None:
             ["--set", "hidden"],
             "compare: --set must be key=value or family.key=value; got 'hidden'.",
         ),
-        (["--evaluator", "magic"], "compare: evaluator must be one of 'auto', "),
+        (["--evaluator", "magic"], "compare: --evaluator must be one of 'auto', "),
         (["--minutes", "0"], "compare: --minutes must"),
         (
             ["--minutes", "1", "--epochs", "1"],

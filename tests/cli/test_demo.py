@@ -8,7 +8,7 @@ import pytest
 from partita.cli import demo
 from partita.datasets import load
 from partita.experiment.candidates import candidates_by_family
-from partita.experiment.settings import sort_pairs
+from partita.experiment.requests import sort_pairs
 
 
 def test_the_demo_compares_at_least_eight_families_and_leaves_none_out() -> None:

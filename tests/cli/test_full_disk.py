@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from partita import estimators
 from partita.cli.app import app
 from partita.estimators import BayesianLinearRegression, RBMDensity
-from partita.experiment import board as on_disk
+from partita.experiment import leaderboard as on_disk
 from partita.training import checkpoint, loop
 from partita.training.session import Session
 

@@ -40,7 +40,7 @@ def test_a_vae_is_fitted_scored_from_below_sampled_and_fills_holes(
         in call("impute", "run", holes, "--out", tmp_path / "full.csv").output
     )
     assert np.isfinite(np.loadtxt(tmp_path / "full.csv", delimiter=",", skiprows=1)).all()
-    assert "evaluator must be one of" in call("evaluate", "run", "--evaluator", "iwaee").output
+    assert "--evaluator must be one of" in call("evaluate", "run", "--evaluator", "iwaee").output
 
 
 @pytest.mark.filterwarnings("ignore:fit. the posterior has collapsed")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from partita.core import checks
+from partita.core import arguments as checks
 from partita.errors import (
     DataError,
     Diverged,

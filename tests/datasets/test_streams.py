@@ -11,7 +11,7 @@ from partita.datasets import Sequences
 from partita.datasets.open import Reading, load_sequences
 from partita.datasets.text import Alphabet, read_tokens
 from partita.errors import DataError, InputError
-from partita.runtime.permutations import Spaced
+from partita.runtime.seeds import Spaced
 from partita.tables import on_disk
 
 

@@ -197,16 +197,24 @@ def test_frames_keep_their_names(binary: np.ndarray) -> None:
         (
             quick(n_hidden=0),
             [[0, 1], [0, 1]],
-            r"RBM: hidden must be a whole number of at least 1; got 0",
+            r"RBMDensity: n_hidden must be a whole number of at least 1; got 0",
         ),
-        (quick(n_chains=0), [[0, 1], [0, 1]], r"PCD: chains must be"),
-        (quick(objective="mle"), [[0, 1], [0, 1]], r"rbm: objective must be one of .*; got 'mle'"),
+        (quick(n_chains=0), [[0, 1], [0, 1]], r"RBMDensity: n_chains must be"),
+        (
+            quick(objective="mle"),
+            [[0, 1], [0, 1]],
+            r"RBMDensity: objective must be one of .*; got 'mle'",
+        ),
         (
             quick(validation_fraction=1.0),
             [[0, 1], [0, 1]],
             r"validation_fraction must lie in \[0, 0.9\]; got 1.0",
         ),
-        (MaxEntDensity("triples"), [[0, 1], [0, 1]], r"MaxEnt: features must be .*; got 'triples'"),
+        (
+            MaxEntDensity("triples"),
+            [[0, 1], [0, 1]],
+            r"MaxEntDensity: features must be .*; got 'triples'",
+        ),
     ],
 )
 def test_bad_input_gets_one_sentence(estimator: Any, X: Any, sentence: str) -> None:

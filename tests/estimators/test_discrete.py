@@ -18,7 +18,7 @@ from partita.evaluators import AIS
 from partita.families import FAMILIES
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
-from partita.tables.labels import label_number
+from partita.tables.schema import label_number
 from partita.training import PartitaWarning
 
 SHORT = AIS(temperatures=20, chains=30, adaptive=False)

@@ -9,7 +9,8 @@ import torch
 from partita.core.capability import grid
 from partita.core.registry import example_models
 from partita.errors import InputError
-from partita.families import FAMILIES, family_named, named_evaluator
+from partita.evaluators.likelihood import named_evaluator
+from partita.families import FAMILIES, family_named
 from partita.tables import Rows
 from partita.tables.encoding import Encoding, infer_kind
 

@@ -28,7 +28,7 @@ def test_scikit_learn_contract(
     # else scikit-learn skips its check of NumPy arrays under array API dispatch
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     # what the contract asks for holds wherever the search of places ends
-    monkeypatch.setattr("partita.evaluators.latent_places.CLIMB", 4)
+    monkeypatch.setattr("partita.evaluators.latent_proposals.CLIMB", 4)
     check(estimator)
 
 

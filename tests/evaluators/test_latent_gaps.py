@@ -22,9 +22,8 @@ from partita.diagnostics.weights import REACH_LOOSE, REACH_TIGHT, verdict_on_rea
 from partita.errors import Diverged, InputError
 from partita.evaluators import IWAE, LatentAIS, ParticleFilter
 from partita.evaluators.importance import sides_at
-from partita.evaluators.latent_gaps import Gap, gap_of, simulated, stratified
-from partita.evaluators.latent_places import find_places
-from partita.evaluators.latent_proposals import Mixture, posterior_draws
+from partita.evaluators.latent_gaps import Gap, gap_of, simulated_rows, stratified
+from partita.evaluators.latent_proposals import FromMixture, find_places, posterior_draws
 from partita.evaluators.particle_filter import _cap
 from partita.models import VAE, VRNN, SigmoidBelief
 from partita.nets import MLP
@@ -289,7 +288,7 @@ def test_weights_of_a_mixture_average_to_the_likelihood(case: Case) -> None:
     """
     model, x, truth = case
     with torch.no_grad():
-        log_w = Mixture.of(model, x, seeded(1)).log_weights(4000, seeded(2))
+        log_w = FromMixture.of(model, x, seeded(1)).log_weights(4000, seeded(2))
     assert float((torch.logsumexp(log_w, 0) - math.log(4000)).mean()) == pytest.approx(
         truth, abs=0.03
     )
@@ -361,7 +360,7 @@ def test_gaps_and_their_errors() -> None:
 def test_simulated_rows_end_and_have_holes_where_the_rows_do() -> None:
     model, like = VRNN(4, latent=1, hidden=4, features=4, generator=seeded(0)), torch.zeros(5, 3)
     like[:2, 1:] = torch.nan
-    x, z = simulated(model, 400, like, seeded(1))
+    x, z = simulated_rows(model, 400, like, seeded(1))
     assert x.shape == (400, 3) and z.shape == (1, 400, 4)
     lengths = (~x.isnan()).sum(1)
     # 160 on average; 6 deviations

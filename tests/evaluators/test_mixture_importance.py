@@ -23,7 +23,7 @@ from partita.evaluators.partition.importance.student_mixture import (
     fitted,
 )
 from partita.models import RBM, NeuralEnergy
-from partita.models.energy.reference import GaussianReference
+from partita.models.energy.units import GaussianReference
 
 LOG_2PI = math.log(2 * math.pi)
 Energy = Callable[[Tensor], Tensor]

@@ -21,7 +21,7 @@ from partita.evaluators.partition.ladders import Seen
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.integration.quadrature import Box, cells, log_integral
 from partita.models import RBM, LatentEnergy, NeuralEnergy
-from partita.models.energy.reference import GaussianReference
+from partita.models.energy.units import GaussianReference
 from partita.nets import MLP
 from partita.objectives import ExactLikelihood
 from partita.samplers import HMC, MALA, Alternating, Langevin

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from partita.core.protocols import EnergyModel
 from partita.core.support import Real
 from partita.evaluators import Quadrature
-from partita.models.energy.reference import GaussianReference
+from partita.models.energy.units import GaussianReference
 
 LOG_2PI = math.log(2 * math.pi)
 

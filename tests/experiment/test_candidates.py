@@ -14,15 +14,11 @@ from scipy.stats import norm, poisson
 from partita.datasets import Dataset
 from partita.datasets.open import open_dataset
 from partita.errors import InputError, RunError
-from partita.experiment.candidates import (
-    candidates_by_family,
-    degenerate_columns,
-    measure_of,
-    table_kind,
-)
+from partita.experiment.candidates import candidates_by_family, degenerate_columns, measure_of
 from partita.experiment.compare import Comparison
-from partita.experiment.splits import encoded_parts
+from partita.experiment.experiment import encoded_parts
 from partita.families import FAMILIES
+from partita.families.base import table_kind
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 

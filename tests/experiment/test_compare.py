@@ -17,12 +17,12 @@ import torch
 from partita.core import rng
 from partita.datasets import Dataset, Sequences
 from partita.errors import RunError
-from partita.experiment.candidates import candidates_by_family, table_kind
-from partita.experiment.compare import FIT_SHARE, Comparison
-from partita.experiment.encoded import evaluate_encoded
-from partita.experiment.results import Candidate, Result, read_result
-from partita.experiment.splits import encoded_parts
+from partita.experiment.candidates import candidates_by_family
+from partita.experiment.compare import FIT_SHARE, Candidate, Comparison, Result, read_result
+from partita.experiment.experiment import encoded_parts
+from partita.experiment.saved import evaluate_encoded
 from partita.families import FAMILIES
+from partita.families.base import table_kind
 from partita.runtime import deadline
 from partita.tables import Rows
 from partita.tables.encoding import Encoding

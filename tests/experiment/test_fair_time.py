@@ -20,12 +20,11 @@ from tests.pressing import ctrl_c_after
 
 from partita.datasets import Dataset
 from partita.experiment import experiment
-from partita.experiment.board import Board
 from partita.experiment.candidates import candidates_by_family
-from partita.experiment.compare import Comparison
+from partita.experiment.compare import Candidate, Comparison
+from partita.experiment.leaderboard import Board
 from partita.experiment.requests import recorded_experiment, requested
-from partita.experiment.results import Candidate
-from partita.families import FAMILIES, component_search
+from partita.families import FAMILIES, mixture
 from partita.models import Mixture
 from partita.objectives import EM
 from partita.runtime import deadline
@@ -56,10 +55,10 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
-def climbed(seconds: float, most: int = 8) -> tuple[list[component_search.Rung], list[str]]:
+def climbed(seconds: float, most: int = 8) -> tuple[list[mixture.Rung], list[str]]:
     g = torch.Generator().manual_seed(0)
     with deadline.ending_within(seconds) as limit:
-        table = component_search.ladder(
+        table = mixture.ladder(
             lambda K: Mixture(K, 2, generator=g),
             clouds().train,
             range(1, most + 1),
@@ -75,7 +74,7 @@ def test_a_ladder_ends_in_time_and_passes_numbers_over_when_it_has_to(now: list[
     """
     whole, cuts = climbed(1e9)
     assert (
-        component_search.best(whole).components == 6
+        mixture.best(whole).components == 6
         and [rung.components for rung in whole] == list(range(1, 9))
         and not cuts
     )
@@ -95,9 +94,9 @@ def test_a_ladder_that_has_time_left_goes_back_to_numbers_near_the_best(
     now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quarter of the time is gone with 6: it passes over 7 on its way to 8, and then tries it."""
-    order, criterion = [], component_search.criterion
+    order, criterion = [], mixture.criterion
     monkeypatch.setattr(
-        component_search,
+        mixture,
         "criterion",
         lambda model, *more, **kept: (
             order.append(model.components) or criterion(model, *more, **kept)
@@ -107,17 +106,17 @@ def test_a_ladder_that_has_time_left_goes_back_to_numbers_near_the_best(
     assert order == [1, 2, 3, 4, 5, 6, 8, 7] and [rung.components for rung in table] == list(
         range(1, 9)
     )
-    assert component_search.best(table).components == 6 and not cuts and now[0] <= 2000
+    assert mixture.best(table).components == 6 and not cuts and now[0] <= 2000
 
 
 def test_a_ladder_that_never_comes_back_to_a_number_says_so(
     now: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends by itself, in time, but what it passed over depends on how fast the machine is."""
-    monkeypatch.setattr(component_search, "HASTE", 0.0)  # in haste from the first number on
+    monkeypatch.setattr(mixture, "HASTE", 0.0)  # in haste from the first number on
     table, cuts = climbed(1e9, most=20)
     tried = [rung.components for rung in table]
-    assert len(tried) < tried[-1] and component_search.best(table).components == 6
+    assert len(tried) < tried[-1] and mixture.best(table).components == 6
     assert [
         cut.startswith("the search for the number of components was cut short by the clock")
         for cut in cuts

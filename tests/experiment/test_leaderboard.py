@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from partita.core.quantity import Quantity
+from partita.experiment.compare import Result
 from partita.experiment.leaderboard import paired_difference, ranking
-from partita.experiment.results import Result
 
 
 def scored(rows: torch.Tensor, error: float = 0.0, level: float = 0.95) -> Quantity:

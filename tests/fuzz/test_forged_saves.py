@@ -21,7 +21,7 @@ import partita
 from partita.errors import InputError, PartitaError, RunError
 from partita.models import DPMixture, Flow, Potts
 from partita.objectives import PCD, CollapsedGibbs, InstantiatedGibbs
-from partita.runtime.untrusted import check_like
+from partita.runtime.files import check_like
 from partita.samplers import Gibbs
 from partita.training import checkpoint
 

@@ -17,7 +17,7 @@ from partita.evaluators import Quadrature
 from partita.integration.quadrature import Box, cells, log_integral
 from partita.models import LatentEnergy
 from partita.models.energy.latent_energy import energy_gradients
-from partita.models.energy.reference import GaussianReference, whitening_of
+from partita.models.energy.units import GaussianReference, whitening_of
 from partita.nets import MLP
 from partita.objectives import ExactLikelihood
 from partita.tables import as_rows

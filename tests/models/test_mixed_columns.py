@@ -13,7 +13,7 @@ from partita.evaluators import IWAE
 from partita.models import VAE, MixedAutoregressive, Mixture
 from partita.objectives import EM, ExactLikelihood
 from partita.tables import Rows
-from partita.tables.column_kinds import check_laws, places, support_of
+from partita.tables.schema import check_laws, places, support_of
 
 LAWS = ("real", "count", 3, "binary", "real")
 

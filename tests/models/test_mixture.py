@@ -18,7 +18,7 @@ from torch import Tensor
 import partita
 from partita.errors import InputError
 from partita.models import Mixture
-from partita.models.directed import mixing
+from partita.models.directed import mixture as mixing
 from partita.models.directed.components import gaussian
 from partita.models.directed.components.gaussian import floored_cholesky
 from partita.objectives import EM

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal, Uniform
 
-from partita.core.annealed import in_double
 from partita.core.batched import Batched
+from partita.core.protocols import in_double
 from partita.core.support import Binary, Count, Interval, Product, Real, Support
 from partita.errors import OutOfBudget, Unsupported
 from partita.evaluators import Enumeration, Quadrature

@@ -10,7 +10,8 @@ from scipy import signal
 from torch import Tensor, nn
 
 from partita.errors import InputError
-from partita.nets import ConvDecoder, ConvNet, build, describe
+from partita.models.networked import build, describe
+from partita.nets import ConvDecoder, ConvNet
 from partita.nets.conv import convolution, separable_convolution
 
 

@@ -9,7 +9,7 @@ import torch
 import partita
 from partita.errors import InputError, PartitaError
 from partita.models import Autoregressive
-from partita.nets.dropout import Dropout, dropping
+from partita.nets.base import Dropout, dropping
 from partita.training.run import Run
 
 N = 200_000

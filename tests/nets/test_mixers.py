@@ -11,18 +11,8 @@ import torch
 from torch import Tensor
 
 from partita.errors import InputError
-from partita.nets import (
-    H3,
-    LSTM,
-    Attention,
-    CausalConv,
-    DenseSSM,
-    DiagonalSSM,
-    Hyena,
-    SequenceNet,
-    build,
-    describe,
-)
+from partita.models.networked import build, describe
+from partita.nets import H3, LSTM, Attention, CausalConv, DenseSSM, DiagonalSSM, Hyena, SequenceNet
 from partita.nets.mixer import MatrixMixer, Mixer
 
 LENGTHS = (1, 2, 7, 64, 100, 1000)

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from partita.errors import InputError, RunError
-from partita.nets import MLP, build, describe
+from partita.models.networked import build, describe
+from partita.nets import MLP
 
 
 def test_the_layers_are_the_formula(generator: torch.Generator) -> None:

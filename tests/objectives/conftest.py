@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from partita.core.protocols import Data, EnergyModel, Reference
 from partita.core.support import Real
-from partita.models.energy.reference import UnitsReference
-from partita.models.energy.units import GaussianUnits
+from partita.models.energy.units import GaussianUnits, UnitsReference
 
 GRID = np.linspace(-7, 7, 8001)  # far enough and fine enough for every density of these tests
 

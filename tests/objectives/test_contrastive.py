@@ -19,7 +19,14 @@ from partita.errors import InputError, PartitaWarning, Unsupported
 from partita.models import RBM, Encoder
 from partita.objectives import PCL
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
-from partita.objectives.contrastive import alignment, embed, info_nce, moved, proto_nce, uniformity
+from partita.objectives.contrastive import (
+    alignment,
+    embed,
+    info_nce,
+    momentum_average,
+    proto_nce,
+    uniformity,
+)
 from partita.objectives.prototypes import (
     Prototypes,
     concentration,
@@ -27,8 +34,8 @@ from partita.objectives.prototypes import (
     spherical_k_means,
 )
 from partita.tables import as_rows
-from partita.training.defaults import resolve_settings
-from partita.training.loop import start_session
+from partita.training.session import start_session
+from partita.training.settings import resolve_settings
 
 
 def unit(*shape: int, generator: torch.Generator) -> Tensor:
@@ -173,7 +180,7 @@ def test_counts_in_the_slow_copy_are_the_models() -> None:
     net = torch.nn.BatchNorm1d(3)
     slow = {name: value.clone() for name, value in net.state_dict().items()}
     net(torch.randn(4, 3, generator=torch.Generator().manual_seed(0)))
-    after = moved(slow, net, 0.5)
+    after = momentum_average(slow, net, 0.5)
     assert int(after["num_batches_tracked"]) == 1
     torch.testing.assert_close(after["running_mean"], net.running_mean / 2)  # type: ignore[operator]
 
@@ -181,7 +188,7 @@ def test_counts_in_the_slow_copy_are_the_models() -> None:
 def test_the_slow_copy_moves_by_the_rest_of_the_momentum(generator: torch.Generator) -> None:
     model = Encoder(4, 3, widths=(5,), generator=generator)
     slow = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
-    for name, value in moved(slow, model, 0.9).items():
+    for name, value in momentum_average(slow, model, 0.9).items():
         torch.testing.assert_close(value, 0.1 * model.state_dict()[name])
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import partita
 from partita.errors import InputError, Unsupported
-from partita.families.component_search import best, criterion, ladder
+from partita.families.mixture import best, criterion, ladder
 from partita.models import PPCA, RBM, Mixture, MixturePPCA
 from partita.objectives import EM, OnlineEM
 from partita.objectives.em import expected_statistics, negative_log_likelihood

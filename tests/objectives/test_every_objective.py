@@ -31,8 +31,8 @@ from partita.objectives import (
 )
 from partita.samplers import Gibbs, Tempering
 from partita.tables import as_rows
-from partita.training import checkpoint, loop
-from partita.training.session import Session
+from partita.training import checkpoint
+from partita.training.session import Session, start_session
 
 STATES = torch.tensor(list(product([0.0, 1.0], repeat=5)))
 DISCRETE: dict[str, Any] = {
@@ -264,7 +264,7 @@ def test_extras_are_optimized_and_go_through_the_wrapper() -> None:
     settings = partita.training.Settings(
         steps=5, batch_size=50, optimizer="adam", learning_rate=0.1
     )
-    session = loop.start_session(
+    session = start_session(
         model,
         as_rows(binary_rows()),
         objective,

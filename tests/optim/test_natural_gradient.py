@@ -40,9 +40,9 @@ from partita.optim.natural_gradient import (
     scores_of,
 )
 from partita.tables import as_rows
-from partita.training.defaults import resolve_settings
-from partita.training.loop import start_session
 from partita.training.optimizers import metric_of
+from partita.training.session import start_session
+from partita.training.settings import resolve_settings
 
 
 def states(n: int) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 
 from partita.datasets import load
 from partita.evaluators import Sandwich
-from partita.experiment.encoded import evaluate_encoded
+from partita.experiment.saved import evaluate_encoded
 from partita.models import RBM
 from partita.objectives import PCD
 from partita.report.context import Subject

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from partita.core import rng
-from partita.runtime.permutations import OneIn, Shuffled, Within, row_numbers
+from partita.runtime.seeds import OneIn, Shuffled, Within, row_numbers
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 16, 17, 255, 1000, 4097])

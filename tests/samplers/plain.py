@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from partita.core.protocols import EnergyModel
 from partita.core.support import Real
-from partita.models.energy.reference import GaussianReference
+from partita.models.energy.units import GaussianReference
 
 
 class Plain(EnergyModel):

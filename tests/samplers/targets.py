@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from partita.core.protocols import EnergyModel
 from partita.core.support import Real
 from partita.integration.quadrature import Box, cells
-from partita.models.energy.reference import GaussianReference, whitening_of
+from partita.models.energy.units import GaussianReference, whitening_of
 
 LOW, HIGH, FINE = -6.0, 6.0, 600
 EDGES = 6  # bins along each coordinate, by quantiles

@@ -17,7 +17,7 @@ from partita.core.protocols import EnergyModel
 from partita.core.support import Real
 from partita.errors import Diverged, InputError, Unsupported
 from partita.models import RBM, LatentEnergy, NeuralEnergy
-from partita.models.energy.reference import GaussianReference
+from partita.models.energy.units import GaussianReference
 from partita.nets import MLP
 from partita.objectives import CD, PCD
 from partita.samplers import HMC, MALA, Alternating, Gibbs, Langevin, Tempering, run

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from partita.tables.copies import convert, names_in, write_beside, write_filled
-from partita.tables.frames import frame_table
+from partita.tables.files import frame_table
 from partita.tables.schema import Column
 
 TEXT = (

@@ -208,7 +208,7 @@ import partita
 from partita.tables import Rows, files, on_disk
 from partita.evaluators import likelihood
 from partita.models import {model}
-from partita.training.start import one_process
+from partita.training.distributed import (one_process)
 one_process()  # imports all there is to import before the limit
 on_disk.IN_MEMORY, likelihood.CELLS_AT_ONCE = 1 << 20, 1 << 20
 status = open("/proc/self/status").read()

@@ -15,7 +15,7 @@ from partita.datasets import load
 from partita.errors import DataError, InputError
 from partita.tables import Schema, read
 from partita.tables.copies import write_filled
-from partita.tables.frames import array_table, frame_table
+from partita.tables.files import array_table, frame_table
 from partita.tables.infer import column_of, infer_schema
 from partita.tables.schema import Column, Series
 from partita.tables.write import text, write_columns

@@ -19,9 +19,8 @@ from partita.objectives import ELBO
 from partita.runtime import processes
 from partita.tables import as_rows
 from partita.training import Settings, loop
-from partita.training.run_folder import RunFolder
-from partita.training.session import Session
-from partita.training.start import start_session
+from partita.training.run import RunFolder
+from partita.training.session import Session, start_session
 
 NAMES = ("pcd", "replay", "vae", "vrnn", "gan, spectral", "muprop")
 NOT_FINITE = (0, 3)  # steps at which the second process cannot tell what its latent variables carry

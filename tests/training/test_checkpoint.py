@@ -463,7 +463,7 @@ def test_a_text_larger_than_any_run_writes_is_not_read(name: str, folder: Path) 
 def test_a_structure_larger_than_any_run_writes_is_not_parsed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("partita.runtime.untrusted.MOST_JSON", 100)
+    monkeypatch.setattr("partita.runtime.files.MOST_JSON", 100)
     with pytest.raises(RunError, match="too long a text"):
         checkpoint.load_tree(folder / "checkpoints" / "model.safetensors")
 

@@ -10,8 +10,7 @@ import torch
 from tests.experiment.test_fair_time import clouds
 
 from partita.evaluators import evaluate
-from partita.experiment.compare import Comparison
-from partita.experiment.results import Candidate
+from partita.experiment.compare import Candidate, Comparison
 from partita.families import FAMILIES
 from partita.models import DPMixture
 from partita.objectives import CollapsedGibbs

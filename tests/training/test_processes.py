@@ -185,27 +185,27 @@ def test_chains_that_cannot_be_shared_out_are_named() -> None:
 def test_what_one_process_must_do_alone_is_refused() -> None:
     from partita.objectives import EM
     from partita.training import Settings
-    from partita.training.start import _shared
+    from partita.training.distributed import shared
 
     for objective, settings in (
         (EM(), Settings(steps=1)),
         (PCD(), Settings(steps=1, optimizer="natural")),
     ):
         with pytest.raises(Unsupported, match="Leave out devices"):
-            _shared(objective, settings, 10, Team(0, 2))
+            shared(objective, settings, 10, Team(0, 2))
 
 
 @pytest.mark.parametrize(("rows", "batch_size"), [(10, 2), (2, 0), (2, 5)])
 def test_a_batch_that_leaves_a_process_without_rows_is_refused(rows: int, batch_size: int) -> None:
     from partita.training import Settings
-    from partita.training.start import _shared
+    from partita.training.distributed import shared
 
     with pytest.raises(
         InputError,
         match=r"^fit: a batch must have at least one row for each of the 3 processes; got 2\. "
         r"Raise",
     ):
-        _shared(PseudoLikelihood(), Settings(steps=1, batch_size=batch_size), rows, Team(0, 3))
+        shared(PseudoLikelihood(), Settings(steps=1, batch_size=batch_size), rows, Team(0, 3))
 
 
 @pytest.fixture(scope="module")

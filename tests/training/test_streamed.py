@@ -14,14 +14,14 @@ import partita
 from partita.bayes.conjugate import Conjugate
 from partita.core.support import Binary
 from partita.estimators import BayesianLinearRegression, MixtureDensity
-from partita.experiment.splits import encoded_parts
+from partita.experiment.experiment import encoded_parts
 from partita.models import PPCA, MaxEnt, Mixture, MixturePPCA
 from partita.objectives import EM, ClosedForm, ExactLikelihood, OnlineEM
 from partita.tables import Rows, on_disk
-from partita.tables.column_kinds import Law
 from partita.tables.encoding import Encoding, Kind
-from partita.tables.frames import array_table
+from partita.tables.files import array_table
 from partita.tables.on_disk import OnDisk, gather_rows
+from partita.tables.schema import Law
 
 ROWS = 400
 LAWS: tuple[Law, ...] = ("real", "binary", "count", 3)
@@ -204,7 +204,7 @@ def test_an_exact_fit_of_a_table_that_no_batch_should_hold_ends_where_the_fit_of
         return run, partita.evaluate(run.model, x, generator=generator).value
 
     whole, best = fit()
-    monkeypatch.setattr("partita.training.defaults.FULL_BATCH", 6 * 7999)
+    monkeypatch.setattr("partita.training.settings.FULL_BATCH", 6 * 7999)
     parts, value = fit()
     assert (whole.config["fit"]["batch_size"], parts.config["fit"]["batch_size"]) == (0, 1000)
     assert 0 <= best - value < 0.0013 / 5

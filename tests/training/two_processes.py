@@ -49,7 +49,7 @@ from partita.runtime import processes
 from partita.samplers import Gibbs, Tempering
 from partita.tables import Rows, as_rows
 from partita.training import Settings, checkpoint
-from partita.training.start import start_session
+from partita.training.session import start_session
 
 Gradient = dict[str, Tensor]
 

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 import partita
 from partita.cli.app import app
-from partita.core.annealed import in_double
+from partita.core.protocols import in_double
 from partita.datasets import Dataset, load
 from partita.estimators import IsingDensity, MaxEntDensity, MixtureDensity, PPCADensity
-from partita.experiment.splits import encoded_parts
+from partita.experiment.experiment import encoded_parts
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 

@@ -17,15 +17,13 @@ import torch
 from scipy.stats import binom, t
 
 from partita.core import rng
-from partita.core.annealed import in_double
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, in_double
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.evaluators import Sandwich
 from partita.experiment.candidates import candidates_by_family
-from partita.experiment.compare import Comparison
+from partita.experiment.compare import Comparison, Result
 from partita.experiment.leaderboard import paired_difference, ranking
-from partita.experiment.results import Result
 from partita.experiment.saved import SCORING, SavedRun
 from partita.tables import Rows
 from partita.tables.encoding import Encoding

@@ -25,8 +25,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.arguments import PositiveFloat, Several, validated
-from partita.core.checks import check_finite
+from partita.core.arguments import PositiveFloat, Several, check_finite, validated
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.means import judge, mean_quantity
 from partita.diagnostics.weights import KHAT_NORMAL, tail_indices, verdict_on_ess

@@ -7,6 +7,7 @@ import errno
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any, NoReturn, TextIO, TypeAlias
 
 import typer
@@ -26,7 +27,7 @@ from partita.cli.models import models
 from partita.cli.report import report
 from partita.cli.sample import sample
 from partita.cli.schema import schema
-from partita.errors import Argument, PartitaError, PartitaWarning
+from partita.errors import Argument, Parameter, PartitaError, PartitaWarning, PartName
 
 Context: TypeAlias = Any  # of click, which typer has inside or beside it, by its version
 
@@ -42,6 +43,24 @@ class Commands(TyperGroup):
         if command is not None:
             _without_metavar(command.get_params(ctx))
         return command
+
+    def option_names(self, ctx: Context) -> dict[str, str]:
+        """How the command that runs is given its options, and settings where it takes them."""
+        command = super().get_command(ctx, ctx.invoked_subcommand or "")
+        options = [] if command is None else command.get_params(ctx)
+        names = {
+            str(option.name): option.opts[0] for option in options if option.opts[0].startswith("-")
+        }
+        if names.get("settings") == "--set" and ctx.invoked_subcommand != "lab":
+            from partita.families import FAMILIES
+            from partita.training.settings import SETTING_NAMES
+
+            settings = [
+                *SETTING_NAMES,
+                *(name for one in FAMILIES.values() for name in one.settings),
+            ]
+            names = {name: f"--set {name}" for name in (*settings, "binarize")} | names
+        return names
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         for word in args:
@@ -68,7 +87,7 @@ class Commands(TyperGroup):
             from partita.runtime.memory_limit import SENTENCE, ran_out
 
             if isinstance(error, PartitaError):
-                _refuse(error.rendered(_as_option))
+                _refuse(error.rendered(partial(_as_option, self.option_names(ctx))))
             if ran_out(error):
                 _refuse(SENTENCE)
             if _unwritten(error):
@@ -113,14 +132,31 @@ def _refuse(text: str) -> NoReturn:
     raise typer.Exit(1) from None
 
 
-def _as_option(argument: Argument) -> str:
+def _as_option(names: dict[str, str], argument: Argument) -> str:
     """An argument of a call as the option of the command line."""
+    if isinstance(argument, Parameter):
+        return names.get(argument.name, argument.name)
     if argument.name == "columns":
         key = "" if argument.key is None else f" {argument.key!r}={argument.value}"
         return f"--column{key}"
+    if isinstance(argument, PartName):
+        return _as_choice(argument)
     if argument.value is None:
         return f"--{argument.name}"
     return f"--set {argument.name}={argument.value}"
+
+
+def _as_choice(choice: PartName) -> str:
+    """The option that chooses a part; what it is none of is chosen by itself."""
+    from partita.evaluators.likelihood import BOUNDS, EVALUATORS
+    from partita.families.by_gradient import NAMED
+
+    if choice.name == "evaluator":
+        names = {part: name for name, part in (EVALUATORS | BOUNDS).items()}
+        return f"--evaluator {names.get(str(choice.value), 'auto')}"
+    words = {named.part: name for name, named in NAMED.items()}
+    known = choice.name == "objective" and choice.value in words
+    return f"--set objective={words[str(choice.value)]}" if known else str(choice)
 
 
 def _unwritten(error: Exception) -> bool:

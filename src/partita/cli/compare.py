@@ -26,8 +26,8 @@ from partita.cli.options import (
 
 if TYPE_CHECKING:
     from partita.experiment import Candidate, Comparison, Result
-    from partita.experiment.board import Board
     from partita.experiment.compare_settings import CompareSettings
+    from partita.experiment.leaderboard import Board
 
 WITHIN = "goes without --model and --objectives, which"
 
@@ -114,13 +114,12 @@ def carry_out(
     quiet: bool = False,
 ) -> None:
     """Fit all, score all on the same rows, show and save the leaderboard and the page about it."""
-    from partita.experiment.board import Board
+    from partita.evaluators.likelihood import named_evaluator
     from partita.experiment.candidates import degenerate_columns
     from partita.experiment.compare import Comparison
     from partita.experiment.compare_settings import entrants, keep
-    from partita.experiment.leaderboard import ranking
+    from partita.experiment.leaderboard import Board, ranking
     from partita.experiment.saved import DataRecord, free_path, short_name
-    from partita.families import named_evaluator
     from partita.report.folder import write_after_comparison
     from partita.runtime import deadline
 
@@ -178,7 +177,7 @@ def _run(
 ) -> "list[Result]":
     """Every candidate in turn; the leaderboard so far is saved after each."""
     from partita.cli.leaderboard import LiveBoard
-    from partita.experiment import board as on_disk
+    from partita.experiment import leaderboard as on_disk
     from partita.experiment.leaderboard import ranking
 
     if talk:

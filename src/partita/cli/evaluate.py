@@ -47,8 +47,8 @@ def evaluate(
     with launched(devices, nodes, strategy):
         from partita.core import rng
         from partita.core.quantity import bits_per_dimension
+        from partita.evaluators.likelihood import named_evaluator
         from partita.experiment.saved import SCORING, open_run, pick_split
-        from partita.families import named_evaluator
         from partita.report.format import meaning
 
         saved = open_run(run)

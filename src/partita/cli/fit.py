@@ -80,8 +80,7 @@ def fit(
         raise typer.BadParameter(
             "are needed, as in: partita fit rbm digits.", param_hint="MODEL and DATA"
         )
-    from partita.experiment.requests import recorded_experiment, requested
-    from partita.experiment.settings import parse_columns
+    from partita.experiment.requests import parse_columns, recorded_experiment, requested
 
     kinds = parse_columns(column or [], "fit")
     limits = {"minutes": minutes, "epochs": epochs, "guard": guard}
@@ -148,7 +147,7 @@ def _carry_out(
 
 def _data_lines(experiment: "Experiment", plan: "FitPlan") -> str:
     """Two lines about the data and the model: rows of each split, columns, column kinds."""
-    from partita.tables.column_kinds import kinds_in_words
+    from partita.tables.schema import kinds_in_words
 
     data, encoding = experiment.dataset, experiment.encoding
     kind = KINDS_IN_WORDS.get(encoding.kind, encoding.kind)

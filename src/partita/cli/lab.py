@@ -143,7 +143,7 @@ def _lab_named(name: str) -> Lab:
 
 def _parse_settings(name: str, lab: Lab, pairs: list[str]) -> LabSettings:
     from partita.errors import invalid
-    from partita.experiment.settings import parse_value
+    from partita.experiment.requests import parse_value
 
     settings = dict(lab.settings)
     for pair in pairs:

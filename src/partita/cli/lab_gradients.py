@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from partita.cli.lab import Finding, LabSettings
-from partita.core.checks import check_choice, check_count
+from partita.core.arguments import check_choice, check_count
 from partita.errors import invalid
 from partita.gradients import Estimator
 from partita.gradients.laboratory import (

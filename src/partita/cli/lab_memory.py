@@ -9,7 +9,7 @@ from torch import nn
 
 from partita.cli.lab import Finding, LabSettings
 from partita.core import rng
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.models import Autoregressive
 from partita.nets import LSTM, Attention, DiagonalSSM, Hyena
 from partita.probes.memory import LogitsByDistance, Memory, attention_by_distance, memory

@@ -10,7 +10,7 @@ import torch
 
 from partita.cli.lab import Finding, LabSettings
 from partita.core import rng
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.errors import invalid
 from partita.probes.no_free_lunch import (
     MOST_POINTS,

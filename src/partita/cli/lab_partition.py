@@ -9,8 +9,8 @@ import torch
 
 from partita.cli.lab import Finding, LabSettings
 from partita.core import rng
+from partita.core.arguments import check_count, check_real
 from partita.core.capability import EXACT_BITS
-from partita.core.checks import check_count, check_real
 from partita.core.protocols import PartitionEvaluator
 from partita.core.quantity import Quantity
 from partita.errors import invalid

@@ -44,7 +44,7 @@ def launched(devices: int | None, nodes: int, strategy: str) -> "Iterator[Fabric
     if several:
         # read on import: torch would print stack traces beside our own sentence about the loss
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from partita.core.checks import check_choice
+    from partita.core.arguments import check_choice
     from partita.runtime import processes
 
     check_choice("fit", "--strategy", strategy, ("ddp",))

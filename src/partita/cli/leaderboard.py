@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from partita.cli import output
-from partita.experiment.board import Board, SavedBoard
-from partita.experiment.leaderboard import ranking
-from partita.experiment.results import Candidate, Result
+from partita.experiment.compare import Candidate, Result
+from partita.experiment.leaderboard import Board, SavedBoard, ranking
 from partita.report.ranking import (
     COLUMNS,
     NO_BREAK,

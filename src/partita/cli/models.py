@@ -12,20 +12,26 @@ if TYPE_CHECKING:
 
 
 def models(
+    name: Annotated[
+        str | None, typer.Argument(help="One family; all if not given.", metavar="NAME")
+    ] = None,
     grid: Annotated[
         bool, typer.Option("--grid", help="What runs with what, and why not where it does not.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """The families of models and their settings."""
-    from partita.families import FAMILIES
+    from partita.families import FAMILIES, family_named
 
+    if grid and name is not None:
+        raise typer.BadParameter("shows all models; leave out NAME.", param_hint="--grid")
+    families = list(FAMILIES.values()) if name is None else [family_named(name, "models", "NAME")]
     if grid:
         _show_grid(as_json)
     elif as_json:
-        output.print_json({family.name: _family_json(family) for family in FAMILIES.values()})
+        output.print_json({family.name: _family_json(family) for family in families})
     else:
-        _show_families(list(FAMILIES.values()))
+        _show_families(families)
 
 
 def _show_grid(as_json: bool) -> None:
@@ -55,7 +61,8 @@ def _show_families(families: "list[Family]") -> None:
         typer.echo("")
     every = ", ".join(field.name for field in fields(Settings))
     typer.echo(f"Every fit also takes, through --set: {every}, binarize.")
-    typer.echo("Example: partita fit rbm digits --set n_hidden=100 --set l2=1e-4")
+    example = "rbm digits --set n_hidden=100" if len(families) > 1 else f"{families[0].name} DATA"
+    typer.echo(f"Example: partita fit {example} --set l2=1e-4")
 
 
 def _family_json(family: "Family") -> dict[str, object]:

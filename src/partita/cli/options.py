@@ -5,13 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-
-def _seed(value: int) -> int:
-    if not 0 <= value < 2**63:
-        raise typer.BadParameter(f"{value} must be a whole number from 0 to 2^63 - 1.")
-    return value
-
-
 # parameters of a fit or a comparison that one which is resumed has from its folder
 DESCRIBING = (
     *("model", "models", "objectives", "data", "out", "minutes", "epochs"),
@@ -40,7 +33,7 @@ Run = Annotated[
     Path, typer.Argument(help="Folder of a run, as partita fit made it.", metavar="RUN")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Seed of all randomness.", callback=_seed)]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0, max=2**63 - 1)]
 KINDS = (
     "What a column holds: real, binary, count, category or ignore; may be given often, and * "
     "stands for any letters."

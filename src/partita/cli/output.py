@@ -18,7 +18,7 @@ PREVIEWED = 16  # images
 
 def print_json(value: object) -> None:
     """Print one JSON object on stdout; numbers that are not finite are null."""
-    from partita.runtime.untrusted import finite_json
+    from partita.runtime.files import finite_json
 
     typer.echo(json.dumps(finite_json(value), indent=2, default=str))
 
@@ -87,7 +87,7 @@ def preview(x: "np.ndarray", shape: tuple[int, ...], width: int | None = None) -
 def write_png(path: Path, page: "np.ndarray") -> None:
     """Write a PNG of 8 bits, whole or not at all."""
     from partita.report.images import png
-    from partita.runtime.atomic_files import replacing
+    from partita.runtime.files import replacing
 
     with replacing(path) as beside:
         beside.write_bytes(png(page))

@@ -48,7 +48,7 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """Draw new rows from a model and say whether the chains mixed."""
-    from partita.core.checks import check_count
+    from partita.core.arguments import check_count
     from partita.errors import invalid
     from partita.experiment.saved import open_run
     from partita.experiment.synthesis import Request, sequence_model

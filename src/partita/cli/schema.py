@@ -22,7 +22,7 @@ def schema(
     """What each column of a table is taken for, and how to say otherwise."""
     from partita.datasets import load
     from partita.errors import DataError
-    from partita.experiment.settings import parse_columns
+    from partita.experiment.requests import parse_columns
 
     kinds = parse_columns(column or [], "schema")
     dataset = load(data, words=True, missing=True, columns=kinds or None)

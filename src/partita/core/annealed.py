@@ -11,16 +11,13 @@ Letters: beta place on the way, eta natural parameters, t(x) statistics, c_j and
 units'.
 """
 
-import copy
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from partita.core.enumeration import Side
-from partita.core.protocols import Data, EnergyModel, Field, Model, Reference, Settings
-
-AnyModel = TypeVar("AnyModel", bound=Model)
+from partita.core.protocols import Data, EnergyModel, Field, Reference, Settings
 
 
 class Annealed(EnergyModel):
@@ -106,13 +103,9 @@ class Annealed(EnergyModel):
     def settings(self) -> Settings:
         return self.base.settings()
 
+    def double(self) -> "Annealed":
+        return Annealed(self.base.double(), self.beta.double())
+
     @property
     def like(self) -> Tensor:
         return self.base.like
-
-
-def in_double(model: AnyModel) -> AnyModel:
-    """A copy in float64, for numbers that are published."""
-    if isinstance(model, Annealed):
-        return cast(AnyModel, Annealed(in_double(model.base), model.beta.double()))
-    return copy.deepcopy(model).double()

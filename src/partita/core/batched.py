@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_width
+from partita.core.arguments import check_width
 from partita.errors import InputError, invalid, one_line
 from partita.runtime import deadline
 

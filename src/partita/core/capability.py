@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from partita.core.protocols import Capability, DirectedModel, EnergyModel, Model
 from partita.core.support import Product, Real, Sequence, Support
-from partita.errors import Unsupported, invalid
+from partita.errors import PartName, Unsupported, invalid
 
 EXACT_BITS = 20  # a side of at most 2^20 states is summed, not sampled
 QUADRATURE_WIDTH = 3  # real coordinates over which an integral can be a sum over a grid
@@ -142,6 +142,10 @@ PACKAGES: dict[Role, str] = {  # where the parts of a role live
 }
 
 
+# roles whose parts score a model, and the argument that names one
+ARGUMENTS: dict[Role, str] = {"partition": "evaluator", "likelihood": "evaluator"}
+
+
 @dataclass(frozen=True)
 class Part:
     """A row of the table: what a method needs, and what to use where it cannot run."""
@@ -238,14 +242,17 @@ def require(part: str, model: object) -> None:
     """Raise :class:`Unsupported` unless ``part`` runs on ``model``."""
     reason = reason_against(part, model)
     if reason is not None:
+        role, named = PARTS[part].role, nearest(part, model).split(" or ")
+        words = [PartName(ARGUMENTS.get(role, role), value=name) for name in named]
+        use = [word for one in words for word in (one, " or ")][:-1]
         raise Unsupported(
-            f"{part} cannot run on {_title(model)}: {reason}. Use {nearest(part, model)} instead."
+            f"{part} cannot run on {_title(model)}: {reason}. Use ", *use, " instead."
         )
 
 
 def nearest(part: str, model: object) -> str:
     """What runs in a part's place: of those that its row names the ones that do, else the first of
-    its role that does.
+    its role that does; a score for which nothing of its role is needed is computed by the other.
     """
     row = PARTS[part]
     named = [
@@ -255,14 +262,14 @@ def nearest(part: str, model: object) -> str:
     ]
     if named:
         return " or ".join(named)
-    return next(
-        (
-            name
-            for name, other in PARTS.items()
-            if other.role == row.role and reason_against(name, model) is None
-        ),
-        row.instead,
+    roles = sorted(ARGUMENTS, key=row.role.__ne__) if row.role in ARGUMENTS else [row.role]
+    running = (
+        name
+        for role in roles
+        for name, other in PARTS.items()
+        if other.role == role and reason_against(name, model) is None
     )
+    return next(running, row.instead)
 
 
 def require_need(need: str, owner: str, model: object, instead: str) -> None:

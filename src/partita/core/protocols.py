@@ -34,8 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from partita.core.arguments import Checked, checks_of
-from partita.core.checks import check_generator, check_real, check_role
+from partita.core.arguments import Checked, check_generator, check_real, check_role, checks_of
 from partita.core.enumeration import Side
 from partita.core.quantity import Quantity
 from partita.core.support import Support
@@ -70,6 +69,7 @@ class Capability(StrEnum):
     LATENT_ENERGY = "latent_energy"  # real latent variables with a known prior
 
 
+Module = TypeVar("Module", bound=nn.Module)
 Settings: TypeAlias = dict[str, Any]  # constructor arguments as JSON
 ANCHORS = 128  # rows of training data that a fitted model remembers
 
@@ -82,6 +82,10 @@ class Batch(NamedTuple):
     mask: Tensor | None = None  # (B, D), true where observed
     lengths: Tensor | None = None  # (B,), for sequences
     row: Tensor | None = None  # (B,), numbers of the rows in the data
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean over the batch; weights have mean one over the data, so that it stays unbiased."""
+        return values.mean() if self.weight is None else (self.weight * values).mean()
 
 
 class Field(NamedTuple):
@@ -541,7 +545,7 @@ class Objective(Checked, ABC, Generic[State]):
         """Losses by name, whose sum is minimized, the next state, and numbers to record.
 
         Gradients flow through ``model(x)``; in data-parallel training ``model`` is a wrapper, and
-        :func:`partita.objectives.base.unwrapped` is the model inside.
+        :func:`unwrapped` is the model inside.
         """
 
     def deterministic_on(self, model: Learned) -> bool:
@@ -596,3 +600,15 @@ class LikelihoodEvaluator(Protocol):
     """log p(x), mean over rows, as a Quantity."""
 
     def __call__(self, model: Learned, x: Tensor, *, generator: torch.Generator) -> Quantity: ...
+
+
+def unwrapped(model: Module) -> Module:
+    """The model inside a wrapper for data-parallel training: what samples, while gradients flow
+    through the wrapper's forward.
+    """
+    return getattr(model, "module", model)  # Fabric and torch name it so
+
+
+def in_double(model: Module) -> Module:
+    """A copy in float64, for numbers that are published."""
+    return copy.deepcopy(model).double()

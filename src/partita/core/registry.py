@@ -28,7 +28,7 @@ from torch.distributions import Distribution
 from partita.core.capability import PARTS, Part, part_named
 from partita.core.protocols import Capability, Model, Settings
 from partita.errors import PartitaError, PartitaWarning, RunError, invalid
-from partita.runtime.untrusted import Json
+from partita.runtime.files import Json
 
 OTHER = "The run was made by another version of partita."
 PLUGINS = "partita.plugins"  # the group of entry points, each a module that registers what it has

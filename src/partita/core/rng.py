@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Bernoulli, Categorical, Distribution, Normal
 
-from partita.runtime.permutations import Shuffled
+from partita.runtime.seeds import Shuffled
 from partita.runtime.seeds import keyed as keyed
 from partita.runtime.seeds import seed as seed
 
@@ -79,7 +79,7 @@ def systematic(log_weights: Tensor, generator: torch.Generator, n: int) -> Tenso
 
 def permutation(n: int, generator: torch.Generator) -> Tensor:
     """A random order of ``n`` things; of very many it is computed as slices of it are read
-    (:mod:`partita.runtime.permutations`).
+    (:mod:`partita.runtime.seeds`).
     """
     if n > MOST_LISTED:
         return cast("Tensor", Shuffled(n, seed(generator), generator.device))

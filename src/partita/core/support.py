@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count, check_finite, check_width
+from partita.core.arguments import check_count, check_finite, check_width
 from partita.errors import InputError, invalid
 
 

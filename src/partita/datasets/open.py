@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from partita.core.checks import check_choice, check_count
+from partita.core.arguments import check_choice, check_count
 from partita.datasets import folder
 from partita.datasets.named import Dataset, load
 from partita.datasets.sequences import Sequences
 from partita.datasets.text import TOKENS, Alphabet, read_tokens
 from partita.errors import Argument, DataError, unusable
 from partita.tables.arrays import bad_file
-from partita.tables.files import ENDINGS, check_reachable, read
-from partita.tables.frames import TABLES, ColumnKinds
+from partita.tables.files import ENDINGS, TABLES, ColumnKinds, check_reachable, read
 from partita.tables.npy import headers, read_arrays
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Binarize

@@ -16,16 +16,15 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.core.protocols import Batch
 from partita.core.rng import MOST_LISTED
 from partita.errors import invalid
-from partita.runtime.alignment import aligned
-from partita.runtime.permutations import Spaced, row_numbers
-from partita.tables.arrays import NUMERIC, check_finite_table
-from partita.tables.labels import Labels
+from partita.runtime.seeds import Spaced, row_numbers
+from partita.tables.arrays import NUMERIC, aligned, check_finite_table
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Weight, check_weight
+from partita.tables.schema import Labels
 
 ROWS_AT_ONCE = 256
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from partita.core.checks import check_choice
+from partita.core.arguments import check_choice
 from partita.errors import Argument, invalid, unusable
 from partita.runtime.memory_limit import check_room
 from partita.tables.arrays import bad_file

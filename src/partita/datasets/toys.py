@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.core.rng import normal, seed
 from partita.core.support import Binary
 

@@ -23,7 +23,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from partita.core.checks import check_level
+from partita.core.arguments import check_level
 from partita.core.quantity import Kind, Quantity, Verdict
 from partita.diagnostics.weights import LEAST_FOR_TAIL, tail_indices
 from partita.errors import invalid

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from partita.core.checks import check_choice, check_real
+from partita.core.arguments import check_choice, check_real
 from partita.core.quantity import Quantity
 from partita.diagnostics.means import mean_quantity, pooled_terms
 from partita.errors import invalid

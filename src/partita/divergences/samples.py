@@ -11,8 +11,14 @@ Letters: n rows of x, m rows of y, D width, h bandwidth.
 import torch
 from torch import Tensor
 
-from partita.core.arguments import PositiveFloat, PositiveInt, validated
-from partita.core.checks import check_finite, check_rows, check_width
+from partita.core.arguments import (
+    PositiveFloat,
+    PositiveInt,
+    check_finite,
+    check_rows,
+    check_width,
+    validated,
+)
 
 MEDIAN_ROWS = 1000  # rows of each sample that the median distance is taken over
 

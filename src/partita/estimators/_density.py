@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_choice, check_count
+from partita.core.arguments import check_choice, check_count
 from partita.core.protocols import LikelihoodEvaluator
 from partita.core.quantity import Kind as ScoreKind
 from partita.core.quantity import Quantity
@@ -26,12 +26,12 @@ from partita.errors import PartitaWarning
 from partita.estimators._parameters import RandomState, check_types
 from partita.estimators._saved import SavedEstimator
 from partita.estimators._validation import by_scikit_learn, check_plain, checked
-from partita.experiment.encoded import evaluate_encoded
 from partita.experiment.experiment import Experiment
 from partita.experiment.imputation import impute_encoded
+from partita.experiment.saved import evaluate_encoded
 from partita.families import FAMILIES
 from partita.runtime import memory_limit
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Encoding, Kind, infer_kind
 from partita.tables.rows import Weight

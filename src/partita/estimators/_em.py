@@ -11,9 +11,9 @@ from partita.core import rng
 from partita.errors import invalid
 from partita.estimators._density import Density, as_generator
 from partita.families import FAMILIES
-from partita.families.component_search import criterion
+from partita.families.mixture import criterion
 from partita.objectives.em import Averages, OnlineEM, expected_statistics
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Encoding
 from partita.tables.rows import Weight
@@ -68,7 +68,9 @@ class MixingDensity(Density):
         generator = as_generator(self.random_state)
         self.encoding_ = Encoding.fit(rows, self._kind(rows), type(self).__name__)
         encoded = self.encoding_.rows(rows)
-        model, _ = FAMILIES[self.family].build(encoded, self._settings(), generator=generator)
+        model, _ = FAMILIES[self.family].build(
+            encoded, self._settings(), owner=type(self).__name__, generator=generator
+        )
         model.initialize(encoded, generator=generator)
         self.model_, self._key, self._online = model, rng.seed(generator), None
         config = make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width])

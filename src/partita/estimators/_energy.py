@@ -6,15 +6,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from partita.core import rng
-from partita.core.annealed import in_double
-from partita.core.protocols import PartitionEvaluator
+from partita.core.protocols import PartitionEvaluator, in_double
 from partita.core.quantity import Kind as ScoreKind
 from partita.core.quantity import Quantity
 from partita.estimators._density import Density, Features
 from partita.estimators._parameters import RandomState
 from partita.evaluators import Portfolio
-from partita.experiment.encoded import draw_rows
-from partita.families import named_evaluator
+from partita.evaluators.likelihood import named_evaluator
+from partita.experiment.saved import draw_rows
 
 
 class EnergyDensity(Density):

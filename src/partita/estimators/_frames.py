@@ -16,11 +16,10 @@ from partita.tables import Rows, Schema
 from partita.tables.arrays import Frame, PolarsFrame
 from partita.tables.arrow import of_frame
 from partita.tables.copies import filled_arrow
-from partita.tables.frames import array_table, frame_table
+from partita.tables.files import array_table, frame_table
 from partita.tables.infer import MOST_LEVELS
-from partita.tables.labels import numbered
 from partita.tables.rows import Weight
-from partita.tables.schema import Column
+from partita.tables.schema import Column, numbered
 from partita.tables.write import arrow_table
 
 DECLARING = ("CategoricalDtype", "Enum")  # types of pandas and polars that say which words may be

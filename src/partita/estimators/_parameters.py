@@ -15,14 +15,14 @@ from partita.core.arguments import (
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
+    check_count,
     checks_of,
     within,
 )
 from partita.core.capability import PARTS
-from partita.core.checks import check_count
 from partita.core.protocols import PartitionEvaluator
 from partita.errors import invalid
-from partita.runtime.untrusted import Json, JsonObject
+from partita.runtime.files import Json, JsonObject
 
 Estimator = TypeVar("Estimator", bound=type)
 ESTIMATORS: registry.Registry[type] = registry.Registry("partita.estimators")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.training import Run
 
 if TYPE_CHECKING:

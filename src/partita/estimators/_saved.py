@@ -11,11 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from partita.core.checks import check_path
+from partita.core.arguments import check_path
 from partita.errors import RunError
 from partita.estimators._parameters import ESTIMATORS, from_json, to_json
-from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject, write_whole
 from partita.tables import Schema
 from partita.tables.encoding import Encoding
 from partita.training import Run, checkpoint

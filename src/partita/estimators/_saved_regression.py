@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from partita.bayes.regression import LinearRegression, LogisticPosterior, PosteriorDraws
-from partita.core.checks import check_path
+from partita.core.arguments import check_path
 from partita.errors import RunError
 from partita.estimators._saved import WEIGHTS, described, left_by_fit
-from partita.runtime.untrusted import JsonObject, check_like
+from partita.runtime.files import JsonObject, check_like
 from partita.training import checkpoint
 from partita.training.run import FORMAT, check_new, write_config
 

@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY
 
 from partita.estimators._frames import MixedTables
 from partita.estimators._parameters import GradientParameters, parameters
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 
 
 @parameters

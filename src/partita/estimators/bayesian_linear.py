@@ -13,7 +13,7 @@ from torch import Tensor
 
 from partita.bayes.conjugate.base import Moments, vector_moments
 from partita.bayes.regression import LinearRegression, best_ridge_of_sums
-from partita.core.checks import check_level
+from partita.core.arguments import check_level
 from partita.errors import invalid
 from partita.estimators._parameters import AutoOrPositive, RandomState, check_types, parameters
 from partita.estimators._saved_regression import SavedRegression

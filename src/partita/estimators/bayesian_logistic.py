@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.bayes.regression import LogisticPosterior, logistic_regression
-from partita.core.checks import check_level
+from partita.core.arguments import check_level
 from partita.errors import invalid
 from partita.estimators._density import as_generator
 from partita.estimators._parameters import AutoOrPositive, RandomState, check_types, parameters

@@ -5,8 +5,7 @@ from dataclasses import KW_ONLY
 import numpy as np
 import torch
 
-from partita.core.annealed import in_double
-from partita.core.protocols import Capability, LikelihoodEvaluator
+from partita.core.protocols import Capability, LikelihoodEvaluator, in_double
 from partita.core.quantity import Kind as ScoreKind
 from partita.estimators._density import Features
 from partita.estimators._latent import LatentDensity

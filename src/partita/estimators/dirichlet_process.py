@@ -24,7 +24,7 @@ from partita.estimators._density import Density, Features
 from partita.estimators._parameters import FitParameters, parameters
 from partita.experiment.clustering import consensus_membership
 from partita.families import FAMILIES
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Kind
 from partita.tables.rows import Weight

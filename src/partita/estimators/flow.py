@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from partita.core.annealed import in_double
+from partita.core.protocols import in_double
 from partita.errors import invalid
 from partita.estimators._density import Density, Features
 from partita.estimators._parameters import GradientParameters, parameters

@@ -11,10 +11,10 @@ from partita.estimators._density import Features
 from partita.estimators._em import MixingDensity
 from partita.estimators._frames import MixedTables
 from partita.estimators._parameters import AutoOrCount, EMParameters, parameters
+from partita.families.base import settings_by_table, table_kind
 from partita.families.mixture import component_kind
-from partita.families.table_kind import settings_by_table, table_kind
 from partita.models.directed.mixture import COMPONENTS, COVARIANCES
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.tables.encoding import Kind
 from partita.tables.rows import Weight

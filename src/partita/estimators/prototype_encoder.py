@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.arguments import PositiveInt, at_least
-from partita.core.checks import check_choice, check_counts, check_path
+from partita.core.arguments import PositiveInt, at_least, check_choice, check_counts, check_path
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.estimators._density import Features, as_generator
 from partita.estimators._parameters import FitParameters, check_types, parameters
@@ -25,7 +24,7 @@ from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import PCL, embed, uniformity
 from partita.objectives.prototypes import find_prototypes
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
 from partita.training import fit
 

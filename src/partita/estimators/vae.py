@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY
 import numpy as np
 import torch
 
-from partita.core.annealed import in_double
+from partita.core.protocols import in_double
 from partita.estimators._density import Features
 from partita.estimators._frames import MixedTables
 from partita.estimators._latent import LatentDensity

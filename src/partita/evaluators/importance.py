@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_flag, check_level
+from partita.core.arguments import check_count, check_flag, check_level
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import MIN_ESS, REACH_LOOSE, REACH_TIGHT
 from partita.evaluators.latent_gaps import (
@@ -35,17 +35,17 @@ from partita.evaluators.latent_gaps import (
     conclude,
     gap_of,
     searched,
-    simulated,
+    simulated_rows,
     stratified,
 )
-from partita.evaluators.latent_proposals import Encoder, Mixture, Proposal
+from partita.evaluators.latent_proposals import FromEncoder, FromMixture, Proposal
 from partita.runtime import processes
 
 CELLS = 1 << 22  # rows x draws x columns at once
 TRIED = 64  # simulated rows on which a mixture is tried where the encoder's two sides are far apart
 FEW = 500  # rows, whose places are soon sought
 SIMULATED_BY_ROW = 200  # where each row is scored by itself
-Law = type[Encoder] | type[Mixture]
+Law = type[FromEncoder] | type[FromMixture]
 Gaps = dict[str, Gap]
 
 
@@ -113,7 +113,7 @@ class IWAE:
         bound = Bound(
             sums.log_mean, math.sqrt(float(sums.variance(self.k).sum())) / len(x), cap(sums)
         )
-        drawn = "" if law is Encoder else " of a mixture found by restarts"
+        drawn = "" if law is FromEncoder else " of a mixture found by restarts"
         details = {"k": self.k, "ess_of_rows": float(sums.ess.median())}
         return conclude(
             model, x, bound, gaps, self.level, f"IWAE with {self.k} draws{drawn}", details
@@ -127,12 +127,12 @@ class IWAE:
         """
         n = auto_simulated(self.simulated, SIMULATED_BY_ROW if self.by_row else len(x))
         if not n:
-            return Encoder, {}
+            return FromEncoder, {}
         # or the score of a row would hang on the others
-        rows = simulated(model, n, None if self.by_row else x, generator)
-        each = rows.gaps(self._sides(model, Encoder), generator)
+        rows = simulated_rows(model, n, None if self.by_row else x, generator)
+        each = rows.gaps(self._sides(model, FromEncoder), generator)
         if self._reach(gap := gap_of(each)) <= REACH_TIGHT:
-            return Encoder, {"gap": gap}
+            return FromEncoder, {"gap": gap}
         tried = rows.some(each[0].argsort(descending=True)[_spread_out(n)]).gaps(
             self._three(model), generator
         )
@@ -147,14 +147,14 @@ class IWAE:
         """The gap on some of the rows themselves, which may change what is drawn from too."""
         rows = searched(model, x, self.k, generator)
         gap = gap_of(rows.gaps(self._sides(model, law), generator))
-        if law is Encoder and self._reach(gap) > REACH_TIGHT:
+        if law is FromEncoder and self._reach(gap) > REACH_TIGHT:
             tried = [gap_of(part) for part in rows.gaps(self._three(model), generator).chunk(2)]
             law, gap = self._better(gap, tried, len(x), fixed=self.by_row)
-            if law is Mixture:
+            if law is FromMixture:
                 gaps = {
                     "gap": gap_of(
-                        simulated(model, TRIED, x, generator).gaps(
-                            self._sides(model, Mixture), generator
+                        simulated_rows(model, TRIED, x, generator).gaps(
+                            self._sides(model, FromMixture), generator
                         )
                     )
                 }
@@ -169,8 +169,8 @@ class IWAE:
         gap = min(gap, tried[0], key=self._reach)
         much = REACH_TIGHT if n <= FEW and not self.by_row else REACH_LOOSE
         if not fixed and self._reach(gap) > much and self._reach(tried[1]) < self._reach(gap) / 2:
-            return Mixture, tried[1]
-        return Encoder, gap
+            return FromMixture, tried[1]
+        return FromEncoder, gap
 
     def _reach(self, gap: Gap) -> float:
         return gap.reach(0.0, self.level)
@@ -188,7 +188,7 @@ class IWAE:
         """
 
         def gaps(x: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
-            low, high = sides_at(model, x, z, self.k, generator, Mixture)
+            low, high = sides_at(model, x, z, self.k, generator, FromMixture)
             return torch.cat([high - weigh(model, x, self.k, generator).log_mean, high - low])
 
         return gaps
@@ -208,7 +208,9 @@ class IWAE:
 
 
 @torch.no_grad()
-def weigh(model: Any, x: Tensor, k: int, generator: torch.Generator, law: Law = Encoder) -> Sums:
+def weigh(
+    model: Any, x: Tensor, k: int, generator: torch.Generator, law: Law = FromEncoder
+) -> Sums:
     """The weights of k draws for each row, a few rows or draws at a time, ``(N, D)``; processes
     that work together share out the rows.
     """
@@ -254,7 +256,7 @@ def sums_of(log_w: Tensor) -> Sums:
 
 @torch.no_grad()
 def sides_at(
-    model: Any, x: Tensor, z: Tensor, k: int, generator: torch.Generator, law: Law = Encoder
+    model: Any, x: Tensor, z: Tensor, k: int, generator: torch.Generator, law: Law = FromEncoder
 ) -> tuple[Tensor, Tensor]:
     """The log mean of k weights, ``(B,)``, and that of the same k with one of a posterior draw
     beside them, ``(R, B)``.

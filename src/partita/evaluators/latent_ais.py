@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_choice, check_flag
+from partita.core.arguments import check_choice, check_flag
 from partita.core.protocols import Data, EnergyModel, Reference, Sampler
 from partita.core.quantity import Quantity
 from partita.core.support import Real
@@ -35,7 +35,7 @@ from partita.evaluators.latent_gaps import (
     conclude,
     gap_of,
     searched,
-    simulated,
+    simulated_rows,
 )
 from partita.evaluators.partition.annealing import (
     anneal,
@@ -93,15 +93,17 @@ class GivenRows(EnergyModel):
     multiple of N chains.
     """
 
+    model: LatentModel
+
     def __init__(self, model: LatentModel, x: Tensor, reference: str) -> None:
         super().__init__()
         object.__setattr__(self, "model", model)  # not a submodule: a view owns no parameters
-        self.x, self.kind, self.support = x, reference, Real(model.latent)  # type: ignore[arg-type]
+        self.x, self.kind, self.support = x, reference, Real(model.latent)
         self.law = _reference(model, x, reference)
 
     def free_energy(self, x: Tensor) -> Tensor:
         z = x.view(-1, len(self.x), x.shape[-1])
-        log_joint = self.model.log_joint(self.x, z)  # type: ignore[operator,union-attr]
+        log_joint = self.model.log_joint(self.x, z)
         return -log_joint.view(x.shape[:-1])
 
     def reference(self) -> Reference:
@@ -114,7 +116,7 @@ class GivenRows(EnergyModel):
         return {}
 
     def title(self) -> str:
-        return f"the latent variables of {self.model.title()}"  # type: ignore[operator,union-attr]
+        return f"the latent variables of {self.model.title()}"
 
     @property
     def like(self) -> Tensor:
@@ -170,7 +172,7 @@ class LatentAIS:
             return (self._from_above(model, rows, z, kernel, betas, own) - low)[None]
 
         if n:
-            gaps["gap"] = gap_of(simulated(model, n, x, generator).gaps(above, generator))
+            gaps["gap"] = gap_of(simulated_rows(model, n, x, generator).gaps(above, generator))
             gaps["gap_of_search"] = gap_of(
                 searched(model, x, self.chains, generator).gaps(above, generator)
             )

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.core.quantity import Quantity, Verdict, half_width
 from partita.diagnostics.weights import verdict_on_reach
 from partita.errors import Diverged
@@ -103,7 +103,7 @@ class Known(NamedTuple):
         return Known(self.x[index], self.z[:, index])
 
 
-def simulated(model: Any, n: int, like: Tensor | None, generator: torch.Generator) -> Known:
+def simulated_rows(model: Any, n: int, like: Tensor | None, generator: torch.Generator) -> Known:
     """``n`` rows of the model with the z behind them; they end, and have holes, where rows of
     ``like``, if given, do.
     """

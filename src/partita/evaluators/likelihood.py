@@ -5,6 +5,7 @@ r"""The log-likelihood of rows, and the one function that picks how to compute i
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,14 +15,14 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.annealed import in_double
-from partita.core.checks import check_generator, check_role, check_rows
+from partita.core.arguments import check_choice, check_generator, check_role, check_rows
 from partita.core.protocols import (
     Capability,
     EnergyModel,
     LikelihoodEvaluator,
     Model,
     PartitionEvaluator,
+    in_double,
 )
 from partita.core.quantity import Quantity, pooled
 from partita.errors import Diverged
@@ -31,6 +32,14 @@ from partita.tables import Rows, as_rows
 
 ROWS_AT_ONCE = 4096
 CELLS_AT_ONCE = 1 << 24  # numbers held in memory of a table that is scored
+# of log Z: reverse-ais is ReverseAIS
+EVALUATORS = {
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): name
+    for name, part in capability.PARTS.items()
+    if part.role == "partition"
+}
+# of log p(x), for latent variables
+BOUNDS = {"iwae": "IWAE", "latent-ais": "LatentAIS", "filter": "ParticleFilter"}
 
 
 @dataclass(frozen=True)
@@ -236,3 +245,22 @@ def _about_rows(q: Quantity, rows: Tensor, details: dict[str, Any]) -> Quantity:
         q.direction,
         details,
     )
+
+
+def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False) -> Any:
+    """An evaluator of log Z by name; None for ``"auto"``; any other object as it is.
+
+    With ``bounds`` also those of latent-variable models, with a number of draws or temperatures if
+    one is given:
+
+    >>> named_evaluator("iwae-5000", bounds=True).k
+    5000
+    """
+    if not isinstance(name, str):
+        return name
+    base, _, count = name.rpartition("-")
+    base, settings = (base, (int(count),)) if count.isdecimal() and len(count) < 19 else (name, ())
+    if bounds and base in BOUNDS:
+        return capability.part_named(BOUNDS[base])(*settings)
+    check_choice(owner, "evaluator", name, ("auto", *EVALUATORS, *(BOUNDS if bounds else ())))
+    return None if name == "auto" else capability.part_named(EVALUATORS[name])()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_count, check_level, check_real
+from partita.core.arguments import check_count, check_level, check_real
 from partita.core.quantity import Quantity, Verdict
 from partita.diagnostics.weights import verdict_on_reach
 from partita.evaluators.latent_gaps import (
@@ -31,7 +31,7 @@ from partita.evaluators.latent_gaps import (
     conclude,
     gap_of,
     searched,
-    simulated,
+    simulated_rows,
 )
 from partita.runtime import processes
 
@@ -82,7 +82,7 @@ class ParticleFilter:
             return torch.cat([self._runs(model, rows, 1, own, kept) for kept in z]) - low
 
         if n:
-            gaps["gap"] = gap_of(simulated(model, n, x, generator).gaps(above, generator))
+            gaps["gap"] = gap_of(simulated_rows(model, n, x, generator).gaps(above, generator))
             gaps["gap_of_search"] = gap_of(
                 searched(model, x, self.repeats * self.k, generator).gaps(above, generator)
             )

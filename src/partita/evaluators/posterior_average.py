@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_level
+from partita.core.arguments import check_level
 from partita.core.quantity import Quantity
 from partita.diagnostics.chains import mean_half_width, summarize_chains, worst_of
 from partita.errors import Diverged

@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_choice, check_count, check_level, check_real, check_role
+from partita.core.arguments import check_choice, check_count, check_level, check_real, check_role
 from partita.core.quantity import Quantity, Verdict
 from partita.divergences.samples import check_two, coverage, gaussian_kernel, median_bandwidth
 from partita.errors import invalid

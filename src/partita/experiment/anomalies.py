@@ -24,14 +24,13 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.core import rng
-from partita.core.checks import check_real
+from partita.core.arguments import check_real
 from partita.core.protocols import Capability, EnergyModel
 from partita.errors import DataError, PartitaWarning, invalid
 from partita.evaluators import Portfolio
-from partita.experiment.encoded import evaluate_encoded
 from partita.experiment.imputation import impute_encoded
 from partita.experiment.input_table import InputTable, destination, read_input, write_results
-from partita.experiment.saved import SPLIT_KEY, SavedRun, open_run, split_table
+from partita.experiment.saved import SPLIT_KEY, SavedRun, evaluate_encoded, open_run, split_table
 from partita.tables import Column, Rows
 from partita.tables.arrays import pieces, row_ranges
 from partita.tables.on_disk import gather_rows

@@ -13,19 +13,19 @@ import numpy as np
 import torch
 
 from partita.core import capability
-from partita.core.checks import check_choice
+from partita.core.arguments import check_choice
 from partita.core.protocols import Model
 from partita.datasets import Dataset
 from partita.errors import PartitaError, invalid
-from partita.experiment.results import Candidate
-from partita.experiment.splits import spread
+from partita.experiment.compare import Candidate
+from partita.experiment.experiment import evenly_spaced
 from partita.families import FAMILIES, Family, family_named
+from partita.families.base import check_held_out, settings_by_table, table_kind, table_numbers
 from partita.families.by_gradient import AUTO_EXACT_BITS, NAMED, OBJECTIVES
-from partita.families.table_kind import check_held_out, settings_by_table, table_kind, table_numbers
-from partita.models.directed.flow.columns import copying, repeating
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Encoding, Rows
 from partita.tables.encoding import Kind
+from partita.tables.infer import copying, repeating
 from partita.tables.schema import listed
 
 Measure = Literal[
@@ -113,7 +113,7 @@ def degenerate_columns(dataset: Dataset) -> list[str]:
     names = list(map(repr, rows.schema.names if rows.schema else range(rows.width)))
     real = [i for i in range(rows.width) if kind == "real" or used[i].kind == "real"]
     real = real[:COLUMNS_TO_CHECK]
-    x = torch.from_numpy(table_numbers(spread(rows, ROWS_TO_CHECK))[:, real])
+    x = torch.from_numpy(table_numbers(evenly_spaced(rows, ROWS_TO_CHECK))[:, real])
     found = filter(None, [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])])
     return [
         f"column {names[real[place]]} {what}: densities of it grow without end where mass is "

@@ -16,7 +16,7 @@ from partita.errors import invalid
 from partita.experiment.input_table import InputTable, destination, read_input, write_results
 from partita.experiment.saved import SavedRun, open_run
 from partita.models import DPMixture
-from partita.models.directed.mixing import Mixing
+from partita.models.directed.mixture import Mixing
 from partita.tables import Column
 from partita.tables.on_disk import gather_rows
 from partita.tables.write import check_ending

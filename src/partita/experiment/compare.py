@@ -5,8 +5,8 @@ Every candidate gets an even part of the time that is left, for all that it does
 is built, its fit, its score. A recipe that needs less is carried out as it is, and what it does not
 use is left to those after it; one that needs more is cut to as many steps as fit, and stops sooner
 where the machine is slower then than when they were planned. A candidate that fails is a result
-that says why, and the others finish. What is done is kept, so that an interrupted comparison goes
-on.
+that says why, and the others finish. What is done is kept beside its run, bit for bit, so that an
+interrupted comparison goes on.
 """
 
 import json
@@ -18,22 +18,33 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.protocols import EnergyModel, Model, PartitionEvaluator
+from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import PartitaError, PartitaWarning, RunError
 from partita.evaluators import Sandwich
-from partita.experiment.experiment import Experiment
-from partita.experiment.results import NAME, Candidate, Result, read_result, write_result
-from partita.experiment.splits import fingerprint
+from partita.experiment.experiment import Experiment, fingerprint
+from partita.families import Family
 from partita.runtime import deadline, memory_limit
-from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import JsonObject, inside, read_json
+from partita.runtime.files import (
+    JsonObject,
+    check_like,
+    inside,
+    read_json,
+    read_record,
+    write_whole,
+)
 from partita.tables import Rows
-from partita.training import history
+from partita.training import checkpoint, history
 from partita.training.budget import TIMING, annealing_cost
-from partita.training.run import Run
+from partita.training.run import Run, load
+
+NAME = "score.safetensors"  # of a finished candidate, in the folder of its run
+PLAIN = (bool, int, float, str)
+SHOWN = {"p_value": float, "coverage": float, "per_step": float, "steps": float}  # of the details
 
 ROWS = "rows.json"  # which rows a comparison is about, in its folder
 FIT_SHARE = 0.7  # of a candidate's time, to build and fit it; the rest is for its score
@@ -49,6 +60,94 @@ IMPORTED = (
     "partita.core.xoshiro",
 )
 LEAST = 30  # temperatures of an annealing that is cut to its time
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is fitted: a family with its settings, under a name for the leaderboard."""
+
+    name: str
+    family: Family
+    settings: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of the leaderboard.
+
+    Arguments:
+        name: The candidate's.
+        score: Mean log-likelihood per held-out row in the units of the data; None where there is
+            none.
+        seconds: Of the fit alone, all parts of one that was interrupted together.
+        run: What the fit left; None where it failed.
+        problem: Why there is no score, in one sentence.
+    """
+
+    name: str
+    score: Quantity | None
+    seconds: float
+    run: Run | None = None
+    problem: str = ""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the fit was stopped from outside, to be taken up again."""
+        return self.run is not None and self.run.stopped == "interrupted"
+
+
+@dataclass(frozen=True)
+class SavedResult:
+    """A result as it is saved: the score as JSON, and the scores of its rows."""
+
+    name: str
+    seconds: float
+    problem: str
+    score: JsonObject | None = None
+    rows: Tensor | None = None
+
+
+def write_result(folder: Path, result: Result) -> None:
+    """Score, rows and seconds of a candidate, bit for bit."""
+    kept = SavedResult(result.name, result.seconds, result.problem)
+    if result.score is not None:
+        rows = result.score.details.get("rows")
+        kept = replace(
+            kept, score=result.score.as_json(), rows=None if rows is None else rows.cpu()
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint.save_tree(folder / NAME, vars(kept))
+
+
+def read_result(folder: Path, name: str, n: int) -> Result:
+    """What :func:`write_result` wrote of a candidate on n rows, with the run where there is one."""
+    kept = read_record(SavedResult, checkpoint.load_tree(folder / NAME), NAME)
+    if kept.score is None:
+        score, run, paired = None, None, True
+    else:
+        score, run = _quantity(kept.score, kept.rows), load(folder)
+        rows = kept.rows
+        whole = rows is not None and rows.shape == (n,) and rows.is_floating_point()
+        paired = score.kind == "none" or whole
+    if kept.name != name or not paired:
+        raise RunError(
+            f"load: {folder / NAME} must hold the score of {name} on {n} rows; got another."
+        )
+    return Result(name, score, kept.seconds, run, kept.problem)
+
+
+def _quantity(kept: JsonObject, rows: Tensor | None = None) -> Quantity:
+    """The quantity that ``as_json`` wrote, with the scores of its rows."""
+    q = read_record(Quantity, kept, f"{NAME}: score")
+    check_like(q.details, SHOWN, f"{NAME}: score: details")
+    details: JsonObject = {
+        name: value
+        for name, value in q.details.items()
+        if isinstance(value, PLAIN) and name != "kl_per_dimension"
+    }
+    if kept.get("log_z") is not None:
+        details["log_z"] = _quantity(kept["log_z"])
+    return replace(q, details=details if rows is None else {**details, "rows": rows})
 
 
 @dataclass(frozen=True)

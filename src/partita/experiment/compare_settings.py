@@ -8,16 +8,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import check_count, check_real
 from partita.datasets import Dataset
 from partita.datasets.open import Reading, holds_sequences, open_dataset
 from partita.errors import RunError, invalid
 from partita.experiment.candidates import BY_NAME, candidates_by_family, candidates_by_objective
-from partita.experiment.results import Candidate
-from partita.experiment.settings import parse_columns, sort_pairs, sort_settings
+from partita.experiment.compare import Candidate
+from partita.experiment.requests import parse_columns, sort_pairs, sort_settings
 from partita.families import FAMILIES, family_named
-from partita.runtime.atomic_files import write_whole
-from partita.runtime.untrusted import JsonObject, inside, read_json, read_record, sealed, unsealed
+from partita.runtime.files import (
+    JsonObject,
+    inside,
+    read_json,
+    read_record,
+    sealed,
+    unsealed,
+    write_whole,
+)
 from partita.training.run import MEANT
 from partita.training.settings import LENGTHS
 
@@ -148,7 +155,7 @@ def entrants(request: CompareSettings) -> Entrants:
 def _by_family(request: CompareSettings) -> Entrants:
     pairs = sort_pairs(request.settings)
     for name in request.models:
-        family_named(name)
+        family_named(name, "compare", "--models")
     sequences = bool(request.models) and all(name in BY_NAME for name in request.models)
     reading = None
     if sequences or holds_sequences(request.data):
@@ -173,7 +180,7 @@ def _by_family(request: CompareSettings) -> Entrants:
 
 
 def _by_objective(request: CompareSettings) -> Entrants:
-    family = family_named(request.model)
+    family = family_named(request.model, "compare", "--model")
     pairs = sort_settings(family, request.settings)
     dataset = open_dataset(
         request.data,

@@ -4,6 +4,7 @@
 same rule holds out a validation set, the same encoding is fitted, the same checkpoint is resumed.
 """
 
+import hashlib
 import math
 import warnings
 from dataclasses import dataclass, field, replace
@@ -11,33 +12,83 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 
 from partita.core import registry, rng
+from partita.core.arguments import check_count
 from partita.core.protocols import LikelihoodEvaluator, Model, Objective, PartitionEvaluator, Update
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import PartitaWarning, RunError
 from partita.experiment.saved import SCORING, SavedRun
-from partita.experiment.splits import VALIDATION_FRACTION, encoded_parts
 from partita.families import Family
-from partita.families.base import cut_warnings
-from partita.families.table_kind import check_held_out
+from partita.families.base import check_held_out, cut_warnings
 from partita.runtime import deadline
-from partita.runtime.untrusted import JsonObject, check_like
+from partita.runtime.files import JsonObject, check_like
 from partita.tables import Encoding, Rows
 from partita.training import Run, fit, load
 from partita.training.budget import FitPlan, affordable
-from partita.training.run import build_model, read_config
-from partita.training.run_folder import is_begun, saved_numbers
+from partita.training.run import build_model, is_begun, read_config, saved_numbers
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+
+VALIDATION_FRACTION = 0.1
+MOST_TO_VALIDATE = 20_000  # rows; more tell weights apart no better, and are held in memory
+LEAST_TO_VALIDATE = 10  # rows; fewer do not tell which weights are better
+ROWS_TO_KNOW = 4096  # of each part, by which data are known again
 
 Split = Literal["train", "valid", "test"]
 LEAST_MINUTES = 0.01  # of a fit after a search that took all the time
 # the part of a config that a resumed fit needs
 RESUMED = {"fit": dict, "steps": int, "objective": dict}
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A word that other rows would hardly have: of some thousand rows of each part, spread over it.
+
+    >>> fingerprint(Dataset("a", Rows([[1.0, 2.0]]))) == fingerprint(
+    ...     Dataset("b", Rows([[1.0, 2.5]]))
+    ... )
+    False
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for rows in (dataset.train, dataset.valid, dataset.test):
+        if rows is not None:
+            some = evenly_spaced(rows, ROWS_TO_KNOW).tensor(rng.keyed(0))
+            digest.update(f"{len(rows)} x {rows.width}".encode())
+            digest.update(some.contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def evenly_spaced(rows: Rows, most: int) -> Rows:
+    """At most so many rows, spread over all of them."""
+    return rows.take(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
+
+
+def encoded_parts(
+    dataset: Dataset, encoding: Encoding, seed: int, fraction: float = VALIDATION_FRACTION
+) -> tuple[Rows, Rows | None]:
+    """The encoded training set and validation set.
+
+    The data's own validation set is used where there is one. Else a fraction of the training set is
+    held out, at most ``MOST_TO_VALIDATE`` rows, where that makes at least ``LEAST_TO_VALIDATE``.
+    """
+    check_count("fit", "seed", seed, 0)
+    train = encoding.rows(dataset.train)
+    if dataset.valid is not None:
+        return train, encoding.rows(dataset.valid)
+    count = min(MOST_TO_VALIDATE, int(fraction * len(train)))
+    if count < LEAST_TO_VALIDATE:
+        return train, None
+    if len(train) > rng.MOST_LISTED:
+        every = len(train) // count
+        validation, others = train.one_in(every, rng.keyed(seed, len(train)).initial_seed())
+        return others, validation
+    order = rng.permutation(len(train), rng.keyed(seed, len(train)))
+    return train.take(order[count:].sort().values), train.take(order[:count].sort().values)
 
 
 @dataclass(frozen=True)
@@ -221,4 +272,6 @@ class Experiment:
         return record
 
     def _build(self) -> tuple[Model, Objective | Update]:
-        return self.family.build(self.train, self.settings, generator=self.generator)
+        return self.family.build(
+            self.train, self.settings, owner=self.owner, generator=self.generator
+        )

@@ -28,10 +28,9 @@ from torch import Tensor
 from torch.distributions import Categorical, Distribution
 
 from partita.core import rng
-from partita.core.annealed import in_double
+from partita.core.arguments import check_choice
 from partita.core.capability import reason_against, require
-from partita.core.checks import check_choice
-from partita.core.protocols import Capability, EnergyModel, Model
+from partita.core.protocols import Capability, EnergyModel, Model, in_double
 from partita.errors import invalid
 from partita.experiment.imputation_gradient import gradient_posterior
 from partita.experiment.input_table import InputTable, destination, in_file_order, read_input
@@ -40,9 +39,9 @@ from partita.tables import Encoding
 from partita.tables.arrays import row_ranges
 from partita.tables.copies import write_filled
 from partita.tables.encoding import CUT
-from partita.tables.frames import TABLES
-from partita.tables.labels import Labels
+from partita.tables.files import TABLES
 from partita.tables.on_disk import gather_rows
+from partita.tables.schema import Labels
 from partita.tables.write import check_ending, plain_columns, write_columns
 
 CHAINS = 8  # per row, where they are averaged; one draw takes one

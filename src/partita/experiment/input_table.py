@@ -14,7 +14,7 @@ from partita.experiment.saved import SavedRun
 from partita.tables import Column, Schema, Splits, copies, read
 from partita.tables.arrays import as_table, row_ranges
 from partita.tables.copies import names_in
-from partita.tables.frames import TABLES
+from partita.tables.files import TABLES
 from partita.tables.schema import first_few
 from partita.tables.write import check_ending, write_columns
 

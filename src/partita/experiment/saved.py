@@ -1,26 +1,37 @@
-"""A run and the data it was fitted to, opened together."""
+"""A run and the data it was fitted to, opened together, and its scores in the units of the
+data.
+"""
 
 import math
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from partita.core import rng
-from partita.core.checks import check_choice
-from partita.core.protocols import Capability, LikelihoodEvaluator, PartitionEvaluator
+from partita.core import capability, rng
+from partita.core.arguments import check_choice
+from partita.core.protocols import (
+    Capability,
+    DirectedModel,
+    EnergyModel,
+    LikelihoodEvaluator,
+    Model,
+    PartitionEvaluator,
+)
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.datasets.open import Reading, open_dataset
 from partita.datasets.text import Alphabet
-from partita.errors import DataError, PartitaWarning, RunError
-from partita.evaluators import likelihood
-from partita.experiment.encoded import evaluate_encoded
-from partita.runtime.untrusted import JsonObject, read_record
+from partita.errors import DataError, PartitaWarning, RunError, invalid, unusable
+from partita.evaluators import evaluate, likelihood
+from partita.evaluators.partition.reverse_ais import exact_draws
+from partita.runtime.files import JsonObject, read_record
+from partita.samplers import sample
 from partita.tables import Encoding, Rows, Schema
 from partita.training import Run, load
 from partita.training.run import CHANGED
@@ -216,10 +227,8 @@ def pick_split(dataset: Dataset, split: str) -> Rows:
     rows = dataset.whole() if split == "all" else getattr(dataset, split)
     if rows is None:
         there = ", ".join(name for name in SPLITS if getattr(dataset, name, dataset) is not None)
-        raise DataError(
-            f"evaluate: split must be one of {there} for {dataset.name!r}; got {split!r}, which it "
-            "does not have."
-        )
+        got = f"{split!r}, which it does not have"
+        raise unusable("evaluate", "split", f"be one of {there} for {dataset.name!r}", got)
     return rows
 
 
@@ -243,3 +252,47 @@ def short_name(source: str) -> str:
     base = Path(source.partition(":")[0])
     name = base.stem if base.suffix else source
     return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-") or "data"
+
+
+def evaluate_encoded(
+    model: Model,
+    encoding: Encoding,
+    x: np.ndarray,
+    *,
+    evaluator: LikelihoodEvaluator | PartitionEvaluator | Quantity | None = None,
+    owner: str = "evaluate",
+    generator: torch.Generator,
+) -> Quantity:
+    """Mean log-likelihood per row of ``x`` in its own units: of the encoded rows, with the Jacobian
+    of what was observed.
+    """
+    if x.shape[1] != len(encoding.shift):
+        raise invalid(
+            owner, "X", f"have shape (*, {len(encoding.shift)}) to match {model.title()}", x.shape
+        )
+    z = torch.from_numpy(encoding.encode(encoding.check(x, owner)))
+    q = evaluate(model, z, evaluator=evaluator, generator=generator)
+    shifts = encoding.log_jacobians(x)
+    if q.kind == "none":  # no likelihood: a statistic of the encoded rows
+        return q
+    shift, alike = (
+        (float(shifts[0]), True) if np.ptp(shifts) == 0 else (float(shifts.mean()), False)
+    )
+    rows = q.details["rows"] + (shift if alike else torch.from_numpy(shifts).to(q.details["rows"]))
+    details = {**q.details, "rows": rows}
+    if "per_step" in details:
+        details["per_step"] += shift * len(x) / details["steps"]
+    se = q.se_data if alike else float(rows.std()) / len(x) ** 0.5
+    return replace(q + shift, se_data=se, details=details)
+
+
+def draw_rows(
+    model: EnergyModel | DirectedModel, n: int, burn_in: int | None, generator: torch.Generator
+) -> Tensor:
+    """``n`` draws: exact by enumeration where the states are few and no burn-in is given, else
+    the ends of chains.
+    """
+    few_states = capability.smallest_bits(model) <= capability.CHEAP_BITS
+    if burn_in is None and few_states and isinstance(model, EnergyModel):
+        return exact_draws(model, n, generator=generator)
+    return sample(model, n, burn_in=1000 if burn_in is None else burn_in, generator=generator)

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.core.protocols import DirectedModel, EnergyModel
 from partita.datasets.text import Alphabet
 from partita.diagnostics import ChainReport
 from partita.errors import invalid
-from partita.experiment.encoded import draw_rows
-from partita.experiment.saved import SavedRun, free_path, text_alphabet
+from partita.experiment.saved import SavedRun, draw_rows, free_path, text_alphabet
 from partita.models import VRNN, Autoregressive
-from partita.runtime.atomic_files import replacing, write_whole
+from partita.runtime.files import replacing, write_whole
 from partita.samplers.run import run as run_chains
 from partita.tables.encoding import CUT
 from partita.tables.write import check_ending, plain_columns, write_columns

@@ -7,7 +7,7 @@ from typing import cast
 
 import torch
 
-from partita.core.checks import check_layers
+from partita.core.arguments import check_layers
 from partita.core.protocols import Model, Settings
 from partita.datasets import Sequences
 from partita.datasets.open import Reading

@@ -1,26 +1,41 @@
-"""What a family of models is: a name, its settings, and how a model and its objective are built
-from them.
+"""What a family of models is: a name, its settings, how a table is encoded for it, and how a model
+and its objective are built from them.
 
 Letters: N rows, D columns.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 
-from partita.core.checks import check_choice
+from partita.core.arguments import check_choice
 from partita.core.protocols import Model, Objective, Settings, Update
 from partita.core.registry import Registry
-from partita.errors import Argument, InputError, did_you_mean, invalid
-from partita.tables import Rows
-from partita.tables.column_kinds import no_words, refusal
-from partita.tables.encoding import Kind, infer_kind
+from partita.datasets import Dataset, Sequences
+from partita.errors import Argument, InputError, Words, did_you_mean, invalid
+from partita.tables import Rows, Schema
+from partita.tables.arrays import text_in
+from partita.tables.categories import categories_of, looks_categorical, to_codes
+from partita.tables.encoding import Encoding, Kind, infer_kind
+from partita.tables.schema import listed
 
 Made: TypeAlias = tuple[Model, Objective | Update]
+MIXED = "mixture, vae or autoregressive"
+TAKEN = {  # the kinds of column that an encoding of one kind can hold
+    **dict.fromkeys(("real", "scaled", "raw"), ("real",)),
+    **dict.fromkeys(("binary", "signs", "median", "median-signs"), ("binary",)),
+    "count": ("binary", "count"),
+    "category": ("binary", "count", "category"),
+}
 MOST_CORRELATED = 4096  # real columns: two matrices of more would not fit a gigabyte
+
+ALONE: dict[str, Kind] = {"binary": "binary", "category": "category", "real": "real"}
+# encodings that cannot take every number
+NARROW = ("binary", "spin", "signs", "spins", "count", "category", "mixed")
 
 
 @dataclass(frozen=True)
@@ -47,6 +62,7 @@ class Family:
         mixed: Whether columns may be of different kinds.
         reads: For models of sequences: how its settings say that streams are read.
         by_kind: Settings that make it take a table of a kind as what it holds.
+        names: Settings by what constructors call them, where the last word of the setting differs.
 
     >>> from partita.families import FAMILIES
     >>> g = torch.Generator().manual_seed(0)
@@ -65,6 +81,7 @@ class Family:
     mixed: bool = False
     reads: Callable[[Settings], Settings] | None = None
     by_kind: Mapping[Kind, Settings] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def resolve(self, settings: Settings, owner: str | None = None) -> Settings:
         """Settings over the defaults; an unknown name is refused with the closest known one, and
@@ -77,9 +94,37 @@ class Family:
                 check_choice(owner or self.name, name, value, choices)
         return {**{name: setting.default for name, setting in self.settings.items()}, **settings}
 
-    def build(self, rows: Rows, settings: Settings, *, generator: torch.Generator) -> Made:
-        """A model for encoded rows, with fresh parameters, and the objective to fit it by."""
-        return self.make(rows, self.resolve(settings), generator)
+    def build(
+        self,
+        rows: Rows,
+        settings: Settings,
+        *,
+        owner: str | None = None,
+        generator: torch.Generator,
+    ) -> Made:
+        """A model for encoded rows, with fresh parameters, and the objective to fit it by; what a
+        constructor refuses is said of the setting that it came from.
+        """
+        try:
+            return self.make(rows, self.resolve(settings, owner), generator)
+        except InputError as error:
+            facts = error.facts
+            name = None if facts is None else self._setting_behind(facts.parameter)
+            if facts is None or name is None:
+                raise
+            meant = replace(facts, owner=owner or self.name, parameter=name)
+            raise type(error)(meant) from error
+
+    def _setting_behind(self, parameter: Words) -> str | None:
+        """The setting that a constructor knows as a parameter: by the same name, by its last word,
+        or by the family's own list.
+        """
+        known = [
+            name
+            for name in self.settings
+            if name == self.names.get(str(parameter), parameter) or name.endswith(f"_{parameter}")
+        ]
+        return known[0] if len(known) == 1 else None
 
     def takes_words(self, settings: Settings) -> bool:
         """Whether columns of a file may hold words: where columns may be categories."""
@@ -150,12 +195,15 @@ def check_correlated(
 # Columns of two values as zeros and ones, or as spins; others are cut at their medians, and a fit
 # says so.
 AS_BITS: dict[str, Kind] = {"binary": "binary", "spin": "spin", "real": "median"}
+
 AS_SPINS: dict[str, Kind] = {"binary": "signs", "spin": "spins", "real": "median-signs"}
+
 CUTS = {
     "median": "columns that are not binary are cut at their medians",
     "median-signs": "columns that are not binary are cut at their medians",
     "quantile": "columns that are not categories are cut at their quartiles",
 }
+
 TWO_VALUED = Setting(
     "auto",
     "binary or spin, which are strict, or auto: what columns hold; others are cut at their medians",
@@ -206,3 +254,113 @@ def likelihood_of(likelihood: str, rows: Rows) -> str:
 def states_of(rows: Rows) -> int:
     """K of encoded rows: as their encoding says, else one more than the largest code."""
     return rows.states or max(2, *(int(part.max()) + 1 for part in rows.parts()))
+
+
+def table_kind(dataset: Dataset) -> Kind:
+    """What data hold: sequences; of tables columns of different sorts, zeros and ones, spins,
+    categories (words, or whole numbers all of which were seen in training), else reals.
+
+    >>> (
+    ...     table_kind(Dataset("coins", Rows([[0, 1], [1, 1]]))),
+    ...     table_kind(Dataset("stars", Rows([[1, 5], [3, 2]]))),
+    ... )
+    ('binary', 'category')
+    """
+    if isinstance(dataset.train, Sequences):
+        return "steps"
+    if dataset.train.schema is not None and dataset.train.schema.by_column:
+        return _kind_by_column(dataset.train.schema)
+    held = infer_kind(dataset.train)
+    if held == "real" and (
+        dataset.train.labels or (looks_categorical(dataset.train) and _all_seen(dataset))
+    ):
+        return "category"
+    return held
+
+
+def settings_by_table(name: str, kind: Kind, rows: Rows) -> Settings:
+    """Settings that make a family take rows as what their table holds.
+
+    >>> settings_by_table("mixture", "binary", Rows([[0, 1], [1, 1]]))
+    {'component': 'bernoulli'}
+    """
+    family = FAMILIES[name]
+    by_column = family.missing == "mixed" and rows.schema is not None and not rows.complete()
+    return {} if by_column else dict(family.by_kind.get(kind, {}))
+
+
+def check_held_out(dataset: Dataset, encoding: Encoding, owner: str) -> None:
+    """Rows to validate and to test on hold what the encoding can take: found before a fit, not
+    after it.
+    """
+    if encoding.kind not in NARROW or dataset.train.binarize is not None:
+        return
+    for part, rows in (("validation", dataset.valid), ("test", dataset.test)):
+        first = 0
+        for x in rows.parts() if rows is not None else ():
+            encoding.check(x.astype(np.float64), f"{owner}: {part} rows", first)
+            first += len(x)
+
+
+def table_numbers(rows: Rows) -> np.ndarray:
+    """All rows in float64; gray levels are made binary by draws of a fixed seed."""
+    return rows.tensor(torch.Generator().manual_seed(0)).numpy().astype(np.float64)
+
+
+def _kind_by_column(schema: Schema) -> Kind:
+    """What a table holds whose columns are read by their kinds; one kind of all counts as such,
+    for families that take that alone.
+    """
+    kinds = {column.kind for column in schema.used}
+    return ALONE.get(kinds.pop(), "mixed") if len(kinds) == 1 else "mixed"
+
+
+def _all_seen(dataset: Dataset) -> bool:
+    """Whether held-out rows have no value that training rows do not have in the same column."""
+    lists = categories_of(dataset.train)
+    others = [part for part in (dataset.valid, dataset.test) if part is not None]
+    return all(
+        (to_codes(x.astype(np.float64), lists) != -1).all() for part in others for x in part.parts()
+    )
+
+
+def refusal(schema: Schema | None, encoding: str, family: str) -> InputError | None:
+    """The error for columns of a table that a family cannot take by its encoding; None where it
+    takes all.
+
+    Columns of numbers that are all of one kind, where none is overridden, are left to the
+    encoding's own check.
+    """
+    if schema is None or encoding not in TAKEN or not (schema.by_column or schema.labels):
+        return None
+    taken = TAKEN[encoding]
+    others = [column for column in schema.used if column.kind not in taken]
+    if not others:
+        return None
+    remedy: Words = (
+        f"Use {MIXED}, which take mixed columns; or read them otherwise, as in ",
+        Argument("columns", others[0].name, taken[0]),
+        ".",
+    )
+    got = listed(f"{column.name!r} ({column.kind})" for column in others)
+    return invalid(f"family {family}", "columns", f"all be {' or '.join(taken)}", got, remedy)
+
+
+def no_words(schema: Schema | None, family: str) -> InputError:
+    """The error for columns of words where a family takes numbers alone."""
+    names = ["0"] if schema is None else [column.name for column in schema.used if column.labels]
+    remedy: Words = (
+        f"Use {MIXED}, which take words; encode such columns as numbers; or leave them out, as in ",
+        Argument("columns", names[0], "ignore"),
+        ".",
+    )
+    got = text_in(list(map(repr, names)))
+    return invalid(f"family {family}", "columns", "be numeric", got, remedy)
+
+
+def family_named(name: str, owner: str = "fit", parameter: str = "MODEL") -> Family:
+    """The family of a name, or one sentence with the known and the closest."""
+    if name not in FAMILIES:
+        hint = did_you_mean(name.lower(), FAMILIES, "`partita models` lists them.")
+        raise invalid(owner, parameter, f"be one of {', '.join(FAMILIES)}", repr(name), hint)
+    return FAMILIES[name]

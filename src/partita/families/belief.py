@@ -2,7 +2,7 @@
 
 import torch
 
-from partita.core.checks import check_count, check_layers
+from partita.core.arguments import check_count, check_layers
 from partita.core.protocols import Settings
 from partita.families.base import (
     FAMILIES,

@@ -2,7 +2,7 @@
 
 import torch
 
-from partita.core.checks import check_real
+from partita.core.arguments import check_real
 from partita.core.protocols import Settings
 from partita.errors import Argument, invalid
 from partita.families.base import FAMILIES, Family, Made, Setting

@@ -10,7 +10,7 @@ from math import prod
 
 import torch
 
-from partita.core.checks import check_layers
+from partita.core.arguments import check_layers
 from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.families.base import Setting

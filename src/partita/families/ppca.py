@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import check_count, check_real
 from partita.core.protocols import Capability, Settings
 from partita.families.base import FAMILIES, Family, Made, Setting
 from partita.families.mixture import COUNT, counted
@@ -118,5 +118,6 @@ FAMILIES.register(
         _ppca,
         partial(factor_kind, owner="ppca", parameter="n_components"),
         missing=True,
+        names={"latent": "n_components"},
     )
 )

@@ -2,7 +2,7 @@
 
 import torch
 
-from partita.core.checks import check_layers
+from partita.core.arguments import check_layers
 from partita.core.protocols import Objective, Settings
 from partita.families.base import (
     FAMILIES,

@@ -4,7 +4,7 @@ other.
 
 import torch
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.core.protocols import Settings
 from partita.datasets import Sequences
 from partita.datasets.open import Reading

@@ -2,7 +2,7 @@
 them against the truth.
 """
 
-from partita.core.checks import check_choice
+from partita.core.arguments import check_choice
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.control_variates import NVIL, MuProp
 from partita.gradients.latents import Bits, Chain, Continuous, LatentLayer, OneHot

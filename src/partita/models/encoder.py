@@ -12,8 +12,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.arguments import PositiveInt, Sizes
-from partita.core.checks import check_module, check_width
+from partita.core.arguments import PositiveInt, Sizes, check_module, check_width
 from partita.core.protocols import Capability, Data
 from partita.core.registry import MODELS
 from partita.core.support import Real

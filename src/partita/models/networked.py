@@ -7,8 +7,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core.protocols import Model, Settings
-from partita.errors import invalid
-from partita.nets import build, describe
+from partita.errors import RunError, invalid
+from partita.nets import NETS, Net
 
 # what a module raises that does not take what it is given
 UNFIT = (RuntimeError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -46,3 +46,37 @@ def check_maps(
         raise invalid(owner, name, allowed, got, remedy) from None
     if shape != (2, outputs):
         raise invalid(owner, name, allowed, shape, remedy)
+
+
+def describe(net: nn.Module) -> Settings | None:
+    """A network of the table as JSON; None for a module of the user's own, which is code and is
+    never saved.
+
+    >>> from partita.nets import MLP
+    >>> describe(MLP(2, 1, widths=(4,), generator=Generator()))
+    {'net': 'MLP', 'inputs': 2, 'outputs': 1, 'widths': [4], 'activation': 'silu'}
+    """
+    name = type(net).__name__
+    if not isinstance(net, Net) or NETS.get(name) is not type(net):
+        return None
+    return {"net": name, **net.settings()}
+
+
+def build(description: Settings | None, owner: str, *, generator: Generator) -> nn.Module:
+    """The network that :func:`describe` described, with fresh weights; only names of the table are
+    ever built.
+    """
+    if description is None:
+        raise RunError(
+            f"load: the network of {owner} must be one of {', '.join(NETS)}; got a module of your "
+            "own, which is code and is never saved. Build the model yourself and hand it over as "
+            "load(path, model=...)."
+        )
+    settings = dict(description)
+    name = settings.pop("net", None)
+    if name not in NETS:
+        raise RunError(
+            f"load: net must be one of {', '.join(NETS)}; got {name!r}. The run was made by "
+            "another version of partita."
+        )
+    return NETS[name](**settings, generator=generator)

@@ -15,8 +15,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from partita.core.arguments import PositiveInt
-from partita.core.checks import check_count
+from partita.core.arguments import PositiveInt, check_count
 from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.mixer import MatrixMixer, causal_mask, check_capacity

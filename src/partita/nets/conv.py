@@ -16,8 +16,7 @@ from typing import Annotated
 
 from torch import Generator, Tensor, nn
 
-from partita.core.arguments import Flag, PositiveInt, Sizes, one_of
-from partita.core.checks import check_count, check_width
+from partita.core.arguments import Flag, PositiveInt, Sizes, check_count, check_width, one_of
 from partita.errors import invalid
 from partita.nets.base import ACTIVATIONS, Activation, Net, init_uniform, linear
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.errors import invalid
 from partita.nets.transforms import HALF, blocks, by_transform, fast_length, real, transform
 

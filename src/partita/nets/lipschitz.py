@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.errors import Unsupported
 from partita.nets.mlp import MLP
 from partita.nets.spectral import CONVOLUTIONS, Convolution, Shape, input_shapes, still

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from partita.core.arguments import NonNegativeInt, PositiveInt, Sizes
-from partita.core.checks import check_count
+from partita.core.arguments import NonNegativeInt, PositiveInt, Sizes, check_count
 from partita.nets.base import ACTIVATIONS, Activation, Net, linear
 
 SOFT = 0.1

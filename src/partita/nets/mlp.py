@@ -13,8 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.arguments import PositiveInt, Sizes, within
-from partita.core.checks import LARGEST
+from partita.core.arguments import LARGEST, PositiveInt, Sizes, within
 from partita.nets.base import ACTIVATIONS, Activation, Net, linear
 
 aten = torch.ops.aten

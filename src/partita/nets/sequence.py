@@ -19,9 +19,8 @@ from partita.core.arguments import Depth, NonNegativeInt, PositiveInt, one_of, w
 from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.nets.attention import Attention
-from partita.nets.base import Net, Options, linear
+from partita.nets.base import MOST, Dropout, Net, Options, linear
 from partita.nets.causal import CausalConv
-from partita.nets.dropout import MOST, Dropout
 from partita.nets.h3 import H3
 from partita.nets.hyena import Hyena
 from partita.nets.mixer import Mixer

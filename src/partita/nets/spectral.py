@@ -22,7 +22,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.utils import parametrize
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import check_count, check_real
 from partita.errors import Unsupported, invalid
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d)

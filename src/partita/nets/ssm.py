@@ -19,8 +19,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.arguments import Flag, PositiveInt, one_of
-from partita.core.checks import LARGEST, check_count, check_real
+from partita.core.arguments import LARGEST, Flag, PositiveInt, check_count, check_real, one_of
 from partita.errors import invalid
 from partita.nets.base import linear
 from partita.nets.fftconv import Toeplitz, causal_convolution

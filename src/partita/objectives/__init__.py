@@ -2,7 +2,7 @@
 
 from partita.objectives.adversarial import Adversarial
 from partita.objectives.bounds import ELBO, FIVO, IWAEBound
-from partita.objectives.cd import CD
+from partita.objectives.cd import CD, PCD
 from partita.objectives.collapsed_gibbs import CollapsedGibbs
 from partita.objectives.contrastive import PCL
 from partita.objectives.discrete_elbo import DiscreteELBO
@@ -11,7 +11,6 @@ from partita.objectives.exact import ExactLikelihood
 from partita.objectives.instantiated_gibbs import InstantiatedGibbs
 from partita.objectives.map import MAP
 from partita.objectives.nce import NCE
-from partita.objectives.pcd import PCD
 from partita.objectives.phases import negative_phase, positive_phase
 from partita.objectives.score_matching import ScoreMatching
 from partita.objectives.sites import PseudoLikelihood, RatioMatching

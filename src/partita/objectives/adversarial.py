@@ -34,9 +34,9 @@ from partita.core.arguments import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    check_counts,
 )
-from partita.core.checks import check_counts
-from partita.core.protocols import Batch, Data, Losses, Objective
+from partita.core.protocols import Batch, Data, Losses, Objective, unwrapped
 from partita.divergences.f_divergence import Elementwise, f_named
 from partita.divergences.samples import coverage, mmd2
 from partita.divergences.transport import wasserstein
@@ -45,7 +45,6 @@ from partita.models.directed.gan import GAN
 from partita.nets.lipschitz import lipschitz_bound
 from partita.nets.mlp import MLP
 from partita.nets.spectral import bound_spectral_norms, clip_weights, gradient_penalty
-from partita.objectives.base import unwrapped, weighted_mean
 
 AUDITED = ("dual", "wasserstein", "lipschitz", "dual_over_lipschitz", "coverage", "mmd2")
 AUDITED_ROWS = 256  # of a batch, at most: the exact distance is computed for them
@@ -166,7 +165,7 @@ class Adversarial(Objective[CriticState]):
         v_x, v_y = _scores(critic, torch.cat([x, y])).split(len(x))
         game = game_named(self.loss)
         # a lower bound on the divergence, or the dual of the Wasserstein distance
-        value = weighted_mean(game.real(v_x), batch.weight) - game.fake(v_y).mean()
+        value = batch.mean(game.real(v_x)) - game.fake(v_y).mean()
         losses = {"critic": -value}
         if self.bounded_by == "penalty" and self.strength:
             penalty = gradient_penalty(critic, x, y, generator=generator)

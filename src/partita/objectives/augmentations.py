@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.arguments import Check, Checked, NonNegativeFloat, Share, within
-from partita.core.checks import check_counts
+from partita.core.arguments import Check, Checked, NonNegativeFloat, Share, check_counts, within
 from partita.errors import invalid
 
 

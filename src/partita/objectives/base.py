@@ -1,15 +1,13 @@
 """What the objectives share."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.protocols import Batch, Data, Losses, Model, Objective
-
-Module = TypeVar("Module", bound=nn.Module)
 
 
 class Nothing(NamedTuple):
@@ -36,19 +34,7 @@ class Stateless(Objective[Nothing]):
         return {"model": loss}, state, numbers
 
 
-def weighted_mean(values: Tensor, weight: Tensor | None) -> Tensor:
-    """Mean over a batch; weights have mean one over the data, so that batches stay unbiased."""
-    return values.mean() if weight is None else (weight * values).mean()
-
-
 def trial_rows(data: Data, model: Model, generator: torch.Generator) -> Tensor:
     """Two rows at most, on which to try a model before a fit."""
     index = torch.arange(min(2, len(data)))
     return data.batch(index, generator=rng.child(generator)).x.to(model.like)
-
-
-def unwrapped(model: Module) -> Module:
-    """The model inside a wrapper for data-parallel training: what samples, while gradients flow
-    through the wrapper's forward.
-    """
-    return getattr(model, "module", model)  # Fabric and torch name it so

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from partita.core.arguments import NonNegativeFloat, NonNegativeInt, PositiveInt, Share
 from partita.core.capability import require, require_need
-from partita.core.protocols import Batch, Data, Losses, Objective
+from partita.core.protocols import Batch, Data, Losses, Objective, unwrapped
 from partita.gradients.multisample import log_mean_exp
 from partita.models.directed.latent import GaussianLatents, LatentModel
 from partita.models.directed.vae import VAE
 from partita.models.directed.vrnn import VRNN
-from partita.objectives.base import Nothing, Stateless, unwrapped, weighted_mean
+from partita.objectives.base import Nothing, Stateless
 
 
 class Steps(NamedTuple):
@@ -57,7 +57,7 @@ class ELBO(Objective[Steps]):
         self, model: GaussianLatents, batch: Batch, state: Steps, *, generator: torch.Generator
     ) -> Losses[Steps]:
         fit, each = model.elbo_terms(batch.x, *_ends(batch), generator=generator)
-        fit, kl = weighted_mean(fit, batch.weight), weighted_mean(each.sum(-1), batch.weight)
+        fit, kl = batch.mean(fit), batch.mean(each.sum(-1))
         beta = self.beta * min(1.0, (state.made + 1) / max(1, self.beta_warm_up))
         numbers = {"elbo": (fit - kl).detach(), "kl": kl.detach(), "active_units": _active(model)}
         return {"model": beta * kl - fit}, Steps(state.made + 1), numbers
@@ -89,7 +89,7 @@ class IWAEBound(Stateless):
             loss, bound = doubly_reparameterized(cast(VAE, model), batch, self.k, generator)
         else:
             log_w = model(batch.x, self.k, *_ends(batch), generator=generator)
-            bound = weighted_mean(log_mean_exp(log_w), batch.weight)
+            bound = batch.mean(log_mean_exp(log_w))
             loss = -bound
         return loss, {"bound": bound.detach(), "active_units": _active(model)}
 
@@ -118,7 +118,7 @@ class FIVO(Stateless):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         how = {"threshold": self.threshold, "every": self.every}
         log_p = model.filtered(batch.x, self.k, *_ends(batch), **how, generator=generator)
-        bound = weighted_mean(log_p, batch.weight)
+        bound = batch.mean(log_p)
         return -bound, {"bound": bound.detach(), "active_units": _active(model)}
 
 
@@ -135,8 +135,8 @@ def doubly_reparameterized(
     """
     log_w = model.doubly_weighted(batch.x, k, generator=generator)
     share = torch.softmax(log_w.detach(), 0)
-    bound = weighted_mean(log_mean_exp(log_w.detach()), batch.weight)
-    surrogate = weighted_mean((share * log_w).sum(0), batch.weight)
+    bound = batch.mean(log_mean_exp(log_w.detach()))
+    surrogate = batch.mean((share * log_w).sum(0))
     return surrogate.detach() - surrogate - bound, bound
 
 

@@ -27,15 +27,20 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from partita.core import capability
-from partita.core.arguments import NonNegativeInt, PositiveFloat, PositiveInt, Share
-from partita.core.checks import check_counts, check_role
-from partita.core.protocols import Batch, Data, Losses, Objective
+from partita.core.arguments import (
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Share,
+    check_counts,
+    check_role,
+)
+from partita.core.protocols import Batch, Data, Losses, Objective, unwrapped
 from partita.errors import PartitaWarning, invalid
 from partita.models.encoder import Encoder
 from partita.objectives.augmentations import VectorMoves
-from partita.objectives.base import unwrapped, weighted_mean
 from partita.objectives.prototypes import Prototypes, find_prototypes, no_prototypes
-from partita.runtime.permutations import stretches
+from partita.runtime.seeds import stretches
 
 ROWS_AT_ONCE = 4096
 Augment = Callable[[Tensor, torch.Generator], Tensor]
@@ -112,7 +117,7 @@ class PCL(Objective[ContrastState]):
             allowed = "hold at least two rows, for a row is contrasted with others"
             raise invalid("PCL", "a batch", allowed, len(batch.x), "Raise batch_size.")
         bare = unwrapped(model)
-        slow = moved(state.slow, bare, self.momentum)
+        slow = momentum_average(state.slow, bare, self.momentum)
         one, other = (self.augment(batch.x, generator) for _ in range(2))
         q, k = model(one), keys(bare, slow, other)
         index = (torch.arange(len(q)) if batch.row is None else batch.row).to(q.device)
@@ -120,7 +125,7 @@ class PCL(Objective[ContrastState]):
             q, k, state.queue, self.temperature, state.rows == index[:, None], state.rows < 0
         )
         grouped = proto_nce(q, state.prototypes, index)
-        loss = weighted_mean(contrast + grouped, batch.weight)
+        loss = batch.mean(contrast + grouped)
         queue = torch.cat([k, state.queue])[: len(state.queue)]
         rows = torch.cat([index, state.rows])[: len(state.rows)]
         numbers = {
@@ -199,7 +204,7 @@ def proto_nce(q: Tensor, prototypes: tuple[Prototypes, ...], index: Tensor) -> T
 
 
 @torch.no_grad()
-def moved(slow: dict[str, Tensor], model: Encoder, momentum: float) -> dict[str, Tensor]:
+def momentum_average(slow: dict[str, Tensor], model: Encoder, momentum: float) -> dict[str, Tensor]:
     """The slow copy after an update: momentum times itself and the rest the model
     (theory/contrastive.md, eq. 51.5).
 

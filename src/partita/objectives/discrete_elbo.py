@@ -12,12 +12,11 @@ from dataclasses import dataclass, fields
 
 import torch
 
+from partita.core.arguments import check_choice
 from partita.core.capability import require
-from partita.core.checks import check_choice
-from partita.core.protocols import Batch, Data, Losses, Objective
+from partita.core.protocols import Batch, Data, Losses, Objective, unwrapped
 from partita.gradients import ESTIMATORS, Estimator, State
 from partita.models.directed.belief import SigmoidBelief
-from partita.objectives.base import unwrapped, weighted_mean
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,14 @@ class DiscreteELBO(Objective[State]):
     ) -> Losses[State]:
         estimator = self.made()
         made = model.estimate(batch.x, estimator, state, generator=generator)
-        losses = {"model": -weighted_mean(made.surrogate, batch.weight)}
+        losses = {"model": -batch.mean(made.surrogate)}
         if made.extra.requires_grad:
             losses["estimator"] = made.extra
         name = "elbo" if estimator.bound == 1 else "bound"
         if estimator.surrogate_is_relaxed:
             name = "relaxed_elbo"
         numbers = {
-            name: weighted_mean(made.value, batch.weight),
+            name: batch.mean(made.value),
             "active_units": torch.tensor(unwrapped(model).active_units()),
         }
         return losses, made.state, numbers

@@ -24,7 +24,7 @@ from partita.core import capability, rng
 from partita.core.arguments import NonNegativeFloat, PositiveInt, within
 from partita.core.protocols import Batch, Data, Update
 from partita.models.directed.components.base import Statistics
-from partita.models.directed.mixing import Mixing, added
+from partita.models.directed.mixture import Mixing, added
 from partita.models.directed.ppca import PPCA
 from partita.objectives.base import Nothing
 from partita.tables.arrays import row_ranges

@@ -17,11 +17,20 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.capability import EXACT_BITS, require, smallest_bits
 from partita.core.enumeration import log_partition
-from partita.core.protocols import Batch, Capability, Data, EnergyModel, Losses, Model, Objective
+from partita.core.protocols import (
+    Batch,
+    Capability,
+    Data,
+    EnergyModel,
+    Losses,
+    Model,
+    Objective,
+    unwrapped,
+)
 from partita.integration.quadrature import Box, log_integral
-from partita.nets.dropout import dropping
-from partita.objectives.base import Nothing, unwrapped, weighted_mean
-from partita.runtime.permutations import stretches
+from partita.nets.base import dropping
+from partita.objectives.base import Nothing
+from partita.runtime.seeds import stretches
 
 MARGIN = 2.0  # deviations by which the grid reaches beyond the data
 SPACING = 0.125  # deviations between its points
@@ -74,14 +83,14 @@ class ExactLikelihood(Objective[Integration]):
             if not self.deterministic_on(bare):
                 shift = rng.uniform((bare.support.width,), batch.x, generator)
             log_z = log_integral(model, state.box, int(state.n), shift)
-            loss = weighted_mean(model(batch.x), batch.weight) + log_z
+            loss = batch.mean(model(batch.x)) + log_z
         elif isinstance(bare, EnergyModel):
             side = min(bare.sides(), key=lambda side: side.support.bits)
-            loss = weighted_mean(model(batch.x), batch.weight) + log_partition(side, batch.x)
+            loss = batch.mean(model(batch.x)) + log_partition(side, batch.x)
         else:
             ends = () if batch.lengths is None else (batch.lengths,)  # of rows that end early
             with dropping(generator):
-                loss = -weighted_mean(model(batch.x, *ends), batch.weight)
+                loss = -batch.mean(model(batch.x, *ends))
         return {"model": loss}, state, {"log_likelihood": -loss.detach()}
 
 

@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
 
 from partita.core import capability
-from partita.core.checks import check_role
-from partita.core.protocols import Batch, Data, Losses, Model, Objective
+from partita.core.arguments import check_role
+from partita.core.protocols import Batch, Data, Losses, Model, Objective, unwrapped
 from partita.divergences.kl import in_support
 from partita.errors import invalid
-from partita.objectives.base import unwrapped
 from partita.objectives.exact import ExactLikelihood
 
 Prior = Distribution | Mapping[str, Distribution]

@@ -21,10 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from partita.core import capability, rng
-from partita.core.arguments import PositiveFloat
-from partita.core.checks import MOST
-from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective
-from partita.objectives.base import unwrapped, weighted_mean
+from partita.core.arguments import MOST, PositiveFloat
+from partita.core.protocols import Batch, Data, EnergyModel, Losses, Objective, unwrapped
 from partita.objectives.noise import Contrast, as_noise, check_covers, check_noise, noise_title
 
 IMPORTANCE_DRAWS = 8192
@@ -84,10 +82,7 @@ class NCE(Objective[Normalizer]):
         nu, c = count / len(batch.x), state.module()
         log_odds = -model(u) - c - log_noise - math.log(nu)
         of_data, of_noise = log_odds.split([len(batch.x), count])
-        loss = (
-            weighted_mean(functional.softplus(-of_data), batch.weight)
-            + nu * functional.softplus(of_noise).mean()
-        )
+        loss = batch.mean(functional.softplus(-of_data)) + nu * functional.softplus(of_noise).mean()
         even = -math.log(nu)
         right = (of_data > even).float().mean() + (of_noise <= even).float().mean()
         return {"model": loss}, state, {"log_normalizer": c.detach(), "accuracy": 0.5 * right}

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.distributions import Distribution, Independent
 
 from partita.core import rng
-from partita.core.checks import check_width
+from partita.core.arguments import check_width
 from partita.core.protocols import Data, EnergyModel, Model, Reference
 from partita.divergences.kl import log_prob_anywhere
 from partita.errors import InputError, invalid
-from partita.runtime.permutations import stretches
+from partita.runtime.seeds import stretches
 
 ROWS_AT_ONCE = 8192
 PROBED = 64  # draws looked at before a fit

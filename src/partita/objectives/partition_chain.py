@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.arguments import PositiveInt, at_least
-from partita.core.checks import check_count
+from partita.core.arguments import PositiveInt, at_least, check_count
 from partita.core.protocols import Data, Update
 from partita.errors import Diverged, RunError
 from partita.models.directed.dirichlet_process import (

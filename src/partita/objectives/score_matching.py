@@ -20,9 +20,9 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.arguments import PositiveFloat, PositiveInt
-from partita.core.protocols import Batch, Data, EnergyModel
+from partita.core.protocols import Batch, Data, EnergyModel, unwrapped
 from partita.errors import Unsupported
-from partita.objectives.base import Nothing, Stateless, trial_rows, unwrapped, weighted_mean
+from partita.objectives.base import Nothing, Stateless, trial_rows
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ScoreMatching(Stateless):
     def loss(
         self, model: EnergyModel, batch: Batch, generator: torch.Generator
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        loss = weighted_mean(self._rows(model, batch.x, generator), batch.weight)
+        loss = batch.mean(self._rows(model, batch.x, generator))
         return loss, {"score_matching": loss.detach()}
 
     def _rows(self, model: EnergyModel, x: Tensor, generator: torch.Generator) -> Tensor:

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from partita.core.protocols import Batch, EnergyModel
-from partita.objectives.base import Stateless, unwrapped, weighted_mean
+from partita.core.protocols import Batch, EnergyModel, unwrapped
+from partita.objectives.base import Stateless
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PseudoLikelihood(Stateless):
     def loss(
         self, model: EnergyModel, batch: Batch, generator: torch.Generator
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        loss = -weighted_mean(pseudo_log_likelihood(model, batch.x), batch.weight)
+        loss = -batch.mean(pseudo_log_likelihood(model, batch.x))
         return loss, {"pseudo_log_likelihood": -loss.detach()}
 
 
@@ -52,7 +52,7 @@ class RatioMatching(Stateless):
     def loss(
         self, model: EnergyModel, batch: Batch, generator: torch.Generator
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        loss = weighted_mean(ratio_loss(model, batch.x), batch.weight)
+        loss = batch.mean(ratio_loss(model, batch.x))
         return loss, {"ratio_matching": loss.detach()}
 
 

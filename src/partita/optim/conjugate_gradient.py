@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from partita.core.arguments import NonNegativeFloat, NonNegativeInt, validated
-from partita.core.checks import check_finite
+from partita.core.arguments import NonNegativeFloat, NonNegativeInt, check_finite, validated
 from partita.errors import Diverged, invalid
 from partita.optim.iteration import Outcome, System, iterate, norms
 from partita.optim.operators import Matrix, Product, as_operator, check_symmetric

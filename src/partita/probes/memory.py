@@ -20,8 +20,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from partita.core import rng
-from partita.core.arguments import Level, PositiveInt, at_least, validated
-from partita.core.checks import check_finite
+from partita.core.arguments import Level, PositiveInt, at_least, check_finite, validated
 from partita.errors import invalid
 from partita.models import Autoregressive
 from partita.nets.attention import Attention

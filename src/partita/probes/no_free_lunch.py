@@ -23,7 +23,7 @@ from typing import Protocol, Self, TypeAlias, cast, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.errors import invalid
 
 MOST_POINTS = 16  # 2^16 targets

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partita.experiment.board import SavedBoard, SavedQuantity
+from partita.experiment.leaderboard import SavedBoard, SavedQuantity
 from partita.report import plots
 from partita.report.blocks import Beside, Block, Figure, Folded, Link, Section, Table, Text
 from partita.report.context import DRAWS, Subject

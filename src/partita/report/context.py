@@ -16,12 +16,12 @@ from partita.datasets import Dataset
 from partita.datasets.text import Alphabet
 from partita.evaluators.partition.reverse_ais import exact_draws
 from partita.experiment.saved import text_alphabet
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.samplers.run import Draws
 from partita.samplers.run import run as run_chains
 from partita.tables import Column, Rows, Schema
 from partita.tables.encoding import CUT, Encoding
-from partita.tables.labels import Labels
+from partita.tables.schema import Labels
 from partita.training import Run
 
 DRAWS = 1000  # exact ones, to be counted

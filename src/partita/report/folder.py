@@ -10,13 +10,13 @@ from partita.core import rng
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import Argument, DataError, PartitaError, PartitaWarning, RunError
-from partita.experiment.board import Line, read_board
+from partita.experiment.leaderboard import Line, read_board
 from partita.experiment.saved import SCORING, open_run
 from partita.report.comparison import write_comparison
 from partita.report.context import Subject
 from partita.report.ranking import Standing
 from partita.report.run import write_run
-from partita.runtime.untrusted import inside
+from partita.runtime.files import inside
 from partita.tables.encoding import Encoding
 from partita.training import Run
 

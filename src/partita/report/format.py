@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from partita.core.quantity import Quantity
-from partita.experiment.board import Line
+from partita.experiment.leaderboard import Line
 from partita.training.budget import OUT_OF_TIME
 
 KIND_IN_WORDS = {
@@ -193,11 +193,11 @@ def fitted_models(lines: Sequence[Line]) -> str:
     return f"Models: {models}." if models else ""
 
 
-def left_out(reasons: Mapping[str, str]) -> Iterator[str]:
+def reasons_in_short(reasons: Mapping[str, str]) -> Iterator[str]:
     """Families that do not take part and why, those of one reason together.
 
     >>> gaps = "values are missing"
-    >>> list(left_out({"flow": gaps, "rbm": "it takes no words", "gan": gaps}))
+    >>> list(reasons_in_short({"flow": gaps, "rbm": "it takes no words", "gan": gaps}))
     ['Left out flow, gan, each because values are missing.', 'Left out rbm: it takes no words.']
     """
     together: dict[str, list[str]] = {}

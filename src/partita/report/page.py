@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from partita.report.blocks import Section
-from partita.runtime.atomic_files import write_whole
+from partita.runtime.files import write_whole
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from partita.core.quantity import Quantity
-from partita.experiment.board import Line, SavedBoard, SavedQuantity
+from partita.experiment.leaderboard import Line, SavedBoard, SavedQuantity
 from partita.report import format
 from partita.report.blocks import Block, Link, Table, Text, anchor
 from partita.report.context import Subject
@@ -195,7 +195,7 @@ def notes(board: SavedBoard, ranked: Sequence[Standing]) -> Iterator[Text]:
     if waiting := ", ".join(map(str, board.get("waiting") or [])):
         way = f"Go on with: partita compare --resume {board.get('folder')}"
         yield Text(f"Not yet fitted: {waiting}. {way}", "warning")
-    for text in format.left_out(board.get("left_out") or {}):
+    for text in format.reasons_in_short(board.get("left_out") or {}):
         yield Text(text, "small")
 
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.arguments import NonNegativeInt, PositiveFloat
-from partita.core.checks import check_real
+from partita.core.arguments import NonNegativeInt, PositiveFloat, check_real
 from partita.core.protocols import EnergyModel, Sampler
 from partita.errors import Diverged, invalid
 from partita.samplers import step_size as sizes

@@ -7,8 +7,14 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.arguments import NonNegativeInt, PositiveInt, validated
-from partita.core.checks import check_generator, check_role, check_rows
+from partita.core.arguments import (
+    NonNegativeInt,
+    PositiveInt,
+    check_generator,
+    check_role,
+    check_rows,
+    validated,
+)
 from partita.core.protocols import DirectedModel, EnergyModel, Sampler, Walk, check_kernel
 from partita.diagnostics.chains import ChainReport, summarize_chains
 from partita.errors import invalid

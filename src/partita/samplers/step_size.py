@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_real
+from partita.core.arguments import check_real
 from partita.errors import invalid
 
 GAMMA, DELAY, DECAY = 0.05, 10.0, 0.75

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.annealed import Annealed
-from partita.core.checks import check_categories, check_width
+from partita.core.arguments import check_categories, check_width
 from partita.core.protocols import EnergyModel
 from partita.models.energy.graphs import Graph
 from partita.models.energy.pairwise import PairwiseModel, Sites

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.core.arguments import check_real, check_tensor
 from partita.core.capability import require
-from partita.core.checks import check_real, check_tensor
 from partita.core.protocols import ChainState, EnergyModel, Field, Sampler, StepInfo, check_kernel
 from partita.errors import invalid
 

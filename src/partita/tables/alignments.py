@@ -7,7 +7,7 @@ import numpy as np
 
 from partita.errors import unusable
 from partita.tables.arrays import bad_file
-from partita.tables.labels import Labels
+from partita.tables.schema import Labels
 
 FASTA = (".fasta", ".fa", ".afa", ".a2m")
 

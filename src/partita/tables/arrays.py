@@ -12,11 +12,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from partita.core.checks import check_tensor
+from partita.core.arguments import check_tensor
 from partita.errors import DataError, InputError, Words, invalid, unusable
-from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk
-from partita.tables.schema import Schema, listed
+from partita.tables.schema import Labels, Schema, listed
 
 CHUNK = 1 << 21  # numbers that are looked at together when a table is streamed
 NUMERIC = "biuf"  # NumPy's kinds of real numbers: bool, int, unsigned, float
@@ -25,6 +24,8 @@ ENCODE = (
 )
 
 Columns = tuple[str, ...] | None
+
+ALIGNMENT = 64  # bytes; torch's own tensors begin at a multiple of it
 
 
 @runtime_checkable
@@ -239,3 +240,14 @@ def _as_numbers(values: np.ndarray) -> np.ndarray | None:
 
 def _label(columns: Columns, column: int) -> str:
     return str(column) if columns is None else repr(columns[column])
+
+
+def aligned(x: Tensor) -> Tensor:
+    """A tensor on the memory of a file or of NumPy if it is aligned as torch's own are, else a
+    copy.
+
+    >>> import torch
+    >>> aligned(torch.zeros(9)[1:]).data_ptr() % ALIGNMENT
+    0
+    """
+    return x.clone() if x.data_ptr() % ALIGNMENT else x

@@ -29,8 +29,7 @@ from partita.tables.arrays import (
     damaged,
     not_numeric,
 )
-from partita.tables.labels import numbered
-from partita.tables.schema import Series, check_names, column_names
+from partita.tables.schema import Series, check_names, column_names, numbered
 
 compute: Any = import_module("pyarrow.compute")  # whose functions are made when it is imported
 COLUMNAR = (".parquet", ".arrow", ".feather")

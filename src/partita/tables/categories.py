@@ -9,10 +9,9 @@ from itertools import chain
 import numpy as np
 
 from partita.errors import Argument, Words, invalid
-from partita.tables.labels import Labels, label_of
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Rows
-from partita.tables.schema import first_few
+from partita.tables.schema import Labels, first_few, label_of
 
 Lists = tuple[tuple[float, ...], ...]  # one for each column, rising
 

@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from partita.runtime.atomic_files import replacing
+from partita.runtime.files import replacing
 from partita.tables.arrow import COLUMNAR, Columnar, compute, dtype_name, is_text, open_writer
 from partita.tables.csv import TRUTH, TextTable, gaps, is_missing, stripped, to_number
-from partita.tables.frames import open_table
+from partita.tables.files import open_table
 from partita.tables.schema import Cell, Column, Schema
 from partita.tables.write import array_of, coded, own_type, text, write_csv
 

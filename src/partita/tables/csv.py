@@ -184,7 +184,7 @@ def sequence_lines(path: Path) -> list[str] | None:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """How lines are parsed.
 
     Arguments:
@@ -201,7 +201,7 @@ class Layout:
     first: list[str]
 
 
-def _layout(path: Path) -> Layout:
+def _layout(path: Path) -> TextLayout:
     with _lines(path) as lines:
         skip, head = next(((i, line) for i, line in enumerate(lines) if line.strip()), (0, ""))
         for line in islice(lines, HEADER_LINES):  # those that a name in quotes goes on in
@@ -224,7 +224,7 @@ def _layout(path: Path) -> Layout:
         lines = StringIO(head, newline="")
         written = next(csv.reader(lines, delimiter=delimiter))
         first = [text.strip() for text in written]
-    return Layout(delimiter, skip, written, [first[0].lstrip("# ") or first[0], *first[1:]])
+    return TextLayout(delimiter, skip, written, [first[0].lstrip("# ") or first[0], *first[1:]])
 
 
 @contextmanager
@@ -253,7 +253,7 @@ def _records(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]
     )
 
 
-def _parse(path: Path, layout: Layout) -> Iterator[pa.Table]:
+def _parse(path: Path, layout: TextLayout) -> Iterator[pa.Table]:
     """All lines as tables of text, the first line among them."""
     if layout.delimiter is None:
         yield from _split(path, layout)
@@ -286,7 +286,7 @@ def _parse(path: Path, layout: Layout) -> Iterator[pa.Table]:
     yield from _by_lines(path, layout, done)
 
 
-def _by_lines(path: Path, layout: Layout, done: int) -> Iterator[pa.Table]:
+def _by_lines(path: Path, layout: TextLayout, done: int) -> Iterator[pa.Table]:
     """The rows after the first ``done`` of a file in which lines of white space, which are no
     rows, stop Arrow's reader. (Its handler of such lines is called from a thread that may outlive
     the interpreter.)
@@ -310,7 +310,7 @@ def _by_lines(path: Path, layout: Layout, done: int) -> Iterator[pa.Table]:
             )
 
 
-def _split(path: Path, layout: Layout) -> Iterator[pa.Table]:
+def _split(path: Path, layout: TextLayout) -> Iterator[pa.Table]:
     """The same of lines whose fields white space separates."""
     width = len(layout.first)
     with _lines(path) as lines:
@@ -327,7 +327,7 @@ def _split(path: Path, layout: Layout) -> Iterator[pa.Table]:
             batch = list(islice(records, max(1, FIELDS // width)))
 
 
-def _fault(path: Path, layout: Layout) -> DataError:
+def _fault(path: Path, layout: TextLayout) -> DataError:
     """What is wrong with a file that cannot be parsed: a row of another length, or bytes that are
     no text, which raise their own error.
     """

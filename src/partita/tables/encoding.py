@@ -24,10 +24,10 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from partita.core.checks import check_choice
+from partita.core.arguments import check_choice
 from partita.core.support import Binary, Count, Real, Spin, Support
 from partita.errors import RunError, invalid
-from partita.runtime.untrusted import JsonObject, read_record
+from partita.runtime.files import JsonObject, read_record
 from partita.tables.arrays import row_ranges
 from partita.tables.categories import (
     Lists,
@@ -41,12 +41,11 @@ from partita.tables.categories import (
     to_codes,
     to_rank,
 )
-from partita.tables.column_kinds import Law
 from partita.tables.infer import ALLOWED, outside
-from partita.tables.labels import Labels, label_of, labels_from_json, labels_to_json
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Rows
 from partita.tables.schema import KINDS as COLUMN_KINDS
+from partita.tables.schema import Labels, Law, label_of, labels_from_json, labels_to_json
 
 Plain = Literal["binary", "spin", "count", "raw", "signs", "spins", "steps"]
 Kind = Literal[Plain, "real", "scaled", "median", "median-signs", "category", "quantile", "mixed"]

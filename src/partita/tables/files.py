@@ -1,5 +1,6 @@
-"""Files of numbers: .npz, .npy (memory-mapped), .csv, .txt, .parquet, .arrow and .feather, with
-column names where the file has them.
+"""Files and frames as arrays with column names: .npz, .npy (memory-mapped), .csv, .txt, .parquet,
+.arrow and .feather, and frames of pandas and polars; tables of numbers and words come with a
+schema.
 
 A .txt file is read like a .csv file of numbers that are separated by white space, commas,
 semicolons, tabs or bars. Nothing is unpickled.
@@ -7,24 +8,204 @@ semicolons, tabs or bars. Nothing is unpickled.
 
 import csv
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from partita.errors import DataError, InputError, unusable
 from partita.runtime import memory_limit
-from partita.runtime.atomic_files import unreachable
+from partita.runtime.files import unreachable
 from partita.tables.alignments import FASTA, letters, read_fasta
-from partita.tables.arrays import Splits, bad_file, damaged
-from partita.tables.csv import open_text, sequence_lines
-from partita.tables.frames import TABLES, ColumnKinds, read_table
+from partita.tables.arrays import Columns, Frame, Splits, TableLike, as_table, bad_file, damaged
+from partita.tables.arrow import (
+    COLUMNAR,
+    Columnar,
+    TableFile,
+    of_frame,
+    open_columnar,
+    series,
+    table_series,
+)
+from partita.tables.csv import EXACT, TextTable, WordColumns, open_text, sequence_lines
+from partita.tables.infer import INDEX, Digest, KindOverrides, infer_schema, resolve
 from partita.tables.npy import read_npy, read_npz
-from partita.tables.schema import Schema
+from partita.tables.on_disk import gather_rows
+from partita.tables.schema import (
+    Column,
+    Schema,
+    Series,
+    check_names,
+    column_names,
+    first_few,
+    is_whole,
+    label_of,
+)
+
+TABLES = (".csv", *COLUMNAR)
+RARE = "Map rare values to a category of their own before the fit."
+
+ColumnKinds = KindOverrides | Schema | None
 
 ENDINGS = (".npz", ".npy", *TABLES, ".txt", *FASTA)
 TABBED = (".tsv", ".tab")
+
+
+class TypedTable(NamedTuple):
+    """A table of numbers, (N, D), the names of its columns, and what they hold."""
+
+    values: np.ndarray
+    columns: Columns
+    schema: Schema
+
+
+def open_table(path: Path) -> Columnar | TextTable:
+    """A file of a table, read chunk by chunk."""
+    return open_columnar(path) if path.suffix.lower() in COLUMNAR else open_text(path)
+
+
+def read_table(path: Path, words: bool, columns: ColumnKinds) -> TypedTable:
+    """The table of a file, in two passes: what its columns hold, then their numbers, which stay on
+    disk where they are many.
+
+    Arguments:
+        path: Of the file.
+        words: Whether columns may hold words; refused otherwise, except in those that are ignored.
+        columns: Kinds by name; or the schema of another table, whose columns are looked for by name
+            and whose categories are the only ones.
+    """
+    owner = f"load: {path}"
+    source = open_table(path)
+    if isinstance(source, TextTable):
+        source = source.with_words(_word_columns(columns, source.names, owner))
+    if isinstance(columns, Schema):
+        schema, dtype = columns, np.dtype(float)
+    else:
+        dtype = _stored_dtype(source, words or bool(columns))
+        schema, largest = _infer_by_chunks(source, columns, owner)
+        gaps = any(column.missing for column in schema.columns)
+        if largest >= EXACT or (gaps and dtype.kind != "f"):
+            dtype = np.dtype(float)
+    left_out = {column.name for column in schema.columns if column.kind == "ignore"}
+    numbers = (
+        np.stack([one.values for one in impose(chunk, schema, owner)], 1)
+        for chunk in source.series(left_out)
+    )
+    table = gather_rows(numbers, (source.rows, len(schema.used)), dtype)
+    return TypedTable(table, None if source.columns is None else tuple(schema.names), schema)
+
+
+def frame_table(frame: Frame, columns: ColumnKinds, owner: str) -> TypedTable:
+    """The table of a frame, as :func:`read_table`."""
+    return _of_series(table_series(of_frame(frame, owner)), columns, owner)
+
+
+def array_table(x: TableLike, columns: ColumnKinds, owner: str) -> TypedTable:
+    """The table of numbers without names or types; its columns are called x1, x2, ..."""
+    values, _ = as_table(x, owner)
+    series = []
+    for name, column in zip(column_names(values.shape[1]), values.T, strict=True):
+        one = Series(name, column.astype(np.float64))
+        whole = len(one.observed) and is_whole(one.observed)
+        series.append(Series(name, one.values, "int64" if whole else "float64"))
+    return _of_series(series, columns, owner)
+
+
+def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]:
+    """The columns of another table that a schema uses, in its order; a word that it does not know
+    is refused, if it is closed.
+    """
+    there = {one.name: one for one in series}
+    check_names([one.name for one in series], owner)
+    wanted = schema.names
+    known = {column.name for column in schema.columns}
+    lost = [name for name in wanted if name not in there]
+    # an index is no column
+    more = [name for name in there if name not in known and not INDEX.fullmatch(name)]
+    if lost or more:
+        allowed = f"have the columns of the fitted one, {first_few(wanted)}"
+        got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
+        raise unusable(owner, "the table", allowed, got, "" if lost else "Take it out.")
+    found = [there[name] for name in wanted]
+    for one, column in zip(found, schema.used, strict=True):
+        _check_type(one, column, owner)
+        if schema.closed:
+            _check_known(one, column, owner)
+    return found
+
+
+def _check_type(series: Series, column: Column, owner: str) -> None:
+    """No words where the schema has numbers, and no numbers where it has words."""
+    unlike = bool(series.labels) != bool(column.labels)
+    unread = series.dtype in ("date", "other") and not series.labels
+    if (unlike or unread) and len(series.observed):
+        held = "words" if column.labels else "numbers"
+        got = "words" if series.labels else "other values" if unread else "numbers"
+        allowed = f"hold {held}, as in the fitted table"
+        raise unusable(owner, series.title, allowed, got)
+
+
+def _check_known(series: Series, column: Column, owner: str) -> None:
+    """No category that the schema does not know."""
+    there = series.observed
+    if column.kind == "category" and len(unknown := there[~np.isin(there, column.levels)]):
+        allowed = f"hold categories of the fitted table, {column.in_words()}"
+        got = repr(label_of(unknown[0], series.labels))
+        raise unusable(owner, series.title, allowed, got, RARE)
+
+
+def _word_columns(columns: ColumnKinds, names: Sequence[str], owner: str) -> WordColumns:
+    """Which columns of text are words: those that a schema has as words; of those overridden as
+    categories the ones that numbers spoil.
+    """
+    if isinstance(columns, Schema):
+        return WordColumns(always={column.name for column in columns.used if column.labels})
+    kinds = resolve(columns, names, owner)
+    return WordColumns(codes={name for name, kind in kinds.items() if kind == "category"})
+
+
+def _of_series(series: list[Series], columns: ColumnKinds, owner: str) -> TypedTable:
+    if isinstance(columns, Schema):
+        schema = columns
+    else:
+        schema = infer_schema([one.name for one in series], series, columns, owner)
+    used = impose(series, schema, owner)
+    return TypedTable(np.stack([one.values for one in used], 1), tuple(schema.names), schema)
+
+
+def _stored_dtype(source: TableFile, words: bool) -> np.dtype:
+    """That of the numbers; float64 where columns hold words, if they may."""
+    if words and None in source.number_types():
+        return np.dtype(float)
+    return source.number_dtype()
+
+
+def _infer_by_chunks(
+    source: TableFile, overrides: KindOverrides | None, owner: str
+) -> tuple[Schema, float]:
+    """The schema of a file, and the largest number in it."""
+    check_names(source.names, owner)
+    kinds = resolve(overrides, source.names, owner)
+    digests = {
+        name: Digest(name, dtype, kinds.get(name) == "category")
+        for name, dtype in zip(source.names, source.types, strict=True)
+    }
+    left_out = {
+        name
+        for name in source.names
+        if kinds.get(name, "ignore" if INDEX.fullmatch(name) else "") == "ignore"
+    }
+    for chunk in source.chunks():
+        for digest, column in zip(digests.values(), chunk.columns, strict=True):
+            if digest.name in left_out:
+                digest.missing += column.null_count
+            else:
+                digest.add(series(digest.name, column, digest.dtype))
+    found = [digest.series() for digest in digests.values()]
+    schema = infer_schema(source.names, found, overrides, owner)
+    return schema, max(float(np.abs(one.values).max(initial=0)) for one in found)
 
 
 @memory_limit.named("load")

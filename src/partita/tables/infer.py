@@ -1,21 +1,27 @@
-"""The kind of each column of a table: inferred from its values, or overridden by name."""
+"""The kind of each column of a table: inferred from its values, or overridden by name; and what
+makes a density of columns infinite: values that repeat, and copies of other columns.
+"""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from partita.core.checks import check_choice
+from partita.core.arguments import check_choice
 from partita.errors import Argument, DataError, did_you_mean, invalid, one_line, unusable
 from partita.tables.csv import EXACT, is_number
-from partita.tables.labels import Labels, check_distinct
 from partita.tables.schema import (
     KINDS,
     Column,
+    Labels,
     Schema,
     Series,
+    check_distinct,
     check_names,
     first_few,
     is_whole,
@@ -39,6 +45,12 @@ ALLOWED = {
     "binary": "only 0 and 1",
     "count": "counts 0, 1, 2, ...",
 }
+
+ATOM = 0.05  # share of the rows that one value may take up in a column of real numbers
+FEW = 0.1  # different values in a column of real numbers, at least, as a share of the rows
+LEAST_ROWS = 40  # with fewer a share says nothing
+# share of a standardized column's variance that is left given the others, below which it is a copy
+DEPENDENT = 1e-9
 
 KindOverrides = Mapping[str, str]  # kinds by name; * and ? in a name stand for any letters
 
@@ -260,3 +272,44 @@ def _telling(values: np.ndarray) -> np.ndarray:
     broken = values[values != np.round(values)][:1]
     other = values[outside("binary", values)][:1]
     return np.concatenate([[values.min(), values.max()], broken, other])
+
+
+def repeating(x: Tensor) -> tuple[int, str] | None:
+    """The first column with a value that takes up many rows, or with few different values, and
+    which of the two; NaN is no value.
+
+    >>> repeating(torch.arange(100.0)[:, None].clamp(max=80))
+    (0, 'takes one value in 20 % of the rows')
+    """
+    for column, values in enumerate(x.T):
+        there = values[~values.isnan()]
+        if len(there) < LEAST_ROWS:
+            continue
+        different, counts = there.unique(return_counts=True)
+        share = float(counts.max()) / len(there)
+        if share > ATOM:
+            return column, f"takes one value in {100 * share:.0f} % of the rows"
+        if len(different) < FEW * len(there):
+            return column, f"has {len(different)} different values in {len(there)} rows"
+    return None
+
+
+def copying(x: Tensor, context: Tensor) -> tuple[int, str] | None:
+    """The first column that the context and the columns before it determine, and how: the diagonal
+    of a QR factorization that vanishes.
+    """
+    table, C = torch.cat([context, x], 1), context.shape[1]
+    if len(table) < 3:
+        return None
+    z = (table - table.mean(0)) / table.std(0).clamp_min(1e-300) / math.sqrt(len(table) - 1)
+    alike = (z.mT @ z).abs()
+    enough = len(z) > z.shape[1] + 1  # with fewer rows any column is a function of the others
+    left = torch.linalg.qr(z, mode="r").R.diagonal().square() if enough else torch.ones_like(z[0])
+    for column in range(max(1, C), table.shape[1]):
+        twin = int(alike[:column, column].argmax())
+        name = f"column {twin - C}" if twin >= C else f"column {twin} of the context"
+        copied = float(alike[twin, column]) > 1 - DEPENDENT
+        if copied or float(left[column]) < DEPENDENT:
+            linear = "is a linear function of the columns before it"
+            return column - C, f"is a copy of {name}" if copied else linear
+    return None

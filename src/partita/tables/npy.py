@@ -18,8 +18,8 @@ from partita.errors import DataError
 from partita.runtime import memory_limit
 from partita.tables import on_disk
 from partita.tables.arrays import NUMERIC, Columns, Splits, bad_file, damaged
-from partita.tables.labels import Labels
 from partita.tables.on_disk import OnDisk, read_header
+from partita.tables.schema import Labels
 
 MOST_DEFLATED = 1032  # bytes that one byte of deflated ones can stand for
 # what NumPy and zip raise

@@ -21,19 +21,17 @@ from torch import Tensor
 from partita.core.protocols import Batch, Data
 from partita.core.rng import bernoulli
 from partita.errors import invalid, one_line
-from partita.runtime.alignment import aligned
-from partita.runtime.permutations import OneIn, Within, row_numbers
+from partita.runtime.seeds import OneIn, Within, row_numbers
 from partita.tables.arrays import (
     Columns,
     TableLike,
+    aligned,
     as_table,
     check_finite_table,
     pieces,
     row_ranges,
 )
-from partita.tables.column_kinds import Law
-from partita.tables.labels import Labels
-from partita.tables.schema import Schema
+from partita.tables.schema import Labels, Law, Schema
 
 Binarize = Literal["dynamic"] | float | None
 Weight = ArrayLike | Tensor

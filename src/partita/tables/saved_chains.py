@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from partita.core.arguments import check_count
 from partita.core.batched import Layout
-from partita.core.checks import check_count
 from partita.errors import InputError, invalid
 
 CHAIN = (".chain", "chain", "chain__")

@@ -1,24 +1,48 @@
-"""What each column of a table holds.
+r"""What each column of a table holds.
 
 A kind says how a column is read, and so what its share of a score is: a density for ``real``
 columns, a mass for ``binary`` ones (0 and 1), ``count`` (0, 1, 2, ...) and ``category`` (a word, or
 a number that stands for one). Columns to ``ignore`` are left out.
 :mod:`partita.tables.infer` finds the kinds in the values.
+
+Words are numbers that depend on the word alone, so that two files agree on them without having met:
+short ones (up to six bytes) are their own bytes read as a whole number, longer ones a 52-bit
+digest. Both are exact in float64.
+
+Encoded, a column has a law: ``"real"``, ``"binary"``, ``"count"``, or the number K of states of a
+category, which are 0 to K - 1; the support is their product.
+
+.. math:: X = X_1 \times \dots \times X_D, \qquad X_i \in \{\mathbb{R},\, \{0, 1\},\,
+          \mathbb{N}_0,\, \{0, \dots, K_i - 1\}\}
+          (theory/mixed_tables.md, eq. 45.1)
+
+Letters: D columns, K states.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
+from itertools import groupby
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
-from partita.errors import RunError, unusable
-from partita.runtime.untrusted import Json, JsonObject, read_record
-from partita.tables.labels import Labels, label_of, labels_from_json, labels_to_json
+from partita.core.arguments import check_count
+from partita.core.support import Binary, Categorical, Count, Product, Real, Support
+from partita.errors import DataError, RunError, invalid, one_line, unusable
+from partita.runtime.files import Json, JsonObject, read_record
 
 KINDS = ("real", "binary", "count", "category", "ignore")
 Cell = str | bool | int | float | None
+
+Law = str | int
+
+NAMED: dict[str, Callable[[int], Support]] = {"real": Real, "binary": Binary, "count": Count}
+
+Labels = dict[float, str]
+SHORT = 6  # bytes that fit below 2^48, the first number of a digest
 
 
 @dataclass(frozen=True)
@@ -204,3 +228,118 @@ def listed(items: Iterable[str], most: int = 5) -> str:
     found = list(items)
     shown = ", ".join(found[:most])
     return f"{shown} and {len(found) - most} more" if len(found) > most else shown
+
+
+def check_laws(owner: str, parameter: str, laws: Iterable[Law]) -> tuple[Law, ...]:
+    """The laws of at least one column, each a known word or a number of states.
+
+    >>> check_laws("Mixture", "laws", ["real", 3])
+    ('real', 3)
+    """
+    if isinstance(laws, str) or not isinstance(laws, Iterable) or getattr(laws, "ndim", 1) == 0:
+        allowed = "say what each column holds, such as ('real', 3)"
+        raise invalid(owner, parameter, allowed, one_line(laws))
+    laws = tuple(laws)
+    check_count(owner, "the number of columns", len(laws))
+    for law in laws:
+        states = isinstance(law, int) and not isinstance(law, bool) and law >= 1
+        if law not in NAMED and not states:
+            allowed = f"be one of {', '.join(map(repr, NAMED))} or a number of states"
+            raise invalid(owner, "a column", allowed, repr(law))
+    return laws
+
+
+Laws: TypeAlias = Annotated[Sequence[Law], check_laws]  # of all columns of a table
+
+
+def support_of(laws: Sequence[Law]) -> Product:
+    """The support of columns with these laws.
+
+    >>> support_of(("real", "real", 3))
+    Product(parts=(Real(D=2), Categorical(D=1, K=3)))
+    """
+    return Product(tuple(support_of_one(law, len(list(run))) for law, run in groupby(laws)))
+
+
+def support_of_one(law: Law, width: int) -> Support:
+    """The support of columns that all have one law."""
+    return Categorical(width, law) if isinstance(law, int) else NAMED[law](width)
+
+
+def places(laws: Sequence[Law]) -> dict[Law, list[int]]:
+    """Where the columns of each law are.
+
+    >>> places(("real", 3, "real"))
+    {'real': [0, 2], 3: [1]}
+    """
+    found: dict[Law, list[int]] = {}
+    for place, law in enumerate(laws):
+        found.setdefault(law, []).append(place)
+    return found
+
+
+def kinds_in_words(laws: Sequence[Law]) -> str:
+    """How many columns there are of each kind.
+
+    >>> kinds_in_words(("real", 3, "real", 5, "count"))
+    '2 real, 1 count, 2 categorical'
+    """
+    counts = {name: sum(law == name for law in laws) for name in NAMED}
+    counts["categorical"] = sum(isinstance(law, int) for law in laws)
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def label_number(word: str) -> float:
+    """The number of a word.
+
+    >>> label_number("A"), label_number("C") < label_number("red")
+    (65.0, True)
+    """
+    raw = word.encode()
+    if len(raw) <= SHORT:
+        return float(int.from_bytes(raw, "big"))
+    return float((int.from_bytes(blake2b(raw, digest_size=8).digest(), "big") >> 12) | 1 << 51)
+
+
+def numbered(words: Sequence[str]) -> tuple[np.ndarray, Labels]:
+    """A column of words as numbers, and what the numbers mean."""
+    table = {word: label_number(word) for word in dict.fromkeys(words)}
+    labels: Labels = {}
+    for word, number in table.items():
+        check_distinct(labels, {number: word})
+        labels[number] = word
+    return np.array([table[word] for word in words]), labels
+
+
+def label_of(value: float, labels: Labels) -> str:
+    """The word that a number stands for, else the number itself.
+
+    >>> label_of(65.0, {65.0: "A"}), label_of(2.5, {})
+    ('A', '2.5')
+    """
+    return labels.get(value, f"{value:g}")
+
+
+def check_distinct(labels: Labels, more: Labels) -> None:
+    """No number stands for two words of one column."""
+    if any(labels.get(number, word) != word for number, word in more.items()):
+        raise DataError("load: two words of one column have the same number; rename one of them.")
+
+
+def labels_to_json(labels: Labels) -> dict[str, str]:
+    """Labels for a run's config."""
+    return {f"{number:.0f}": word for number, word in labels.items()}
+
+
+def labels_from_json(value: Mapping[str, object]) -> Labels:
+    """Labels from a run's config."""
+    try:
+        labels = {float(number): word for number, word in value.items() if isinstance(word, str)}
+    except ValueError:
+        labels = {}
+    if len(labels) < len(value):
+        raise RunError(
+            "load: config.json: labels must be words by number; got others. Restore the file as "
+            "partita wrote it."
+        )
+    return labels

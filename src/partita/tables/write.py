@@ -15,13 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from partita.errors import Argument, invalid
-from partita.runtime.atomic_files import replacing
+from partita.runtime.files import replacing
 from partita.tables.arrays import pieces
 from partita.tables.arrow import COLUMNAR, open_writer
 from partita.tables.csv import DELIMITERS
-from partita.tables.frames import TABLES
-from partita.tables.labels import Labels
-from partita.tables.schema import Cell, Column, column_names
+from partita.tables.files import TABLES
+from partita.tables.schema import Cell, Column, Labels, column_names
 
 ENDINGS = (*TABLES, ".npy", ".npz")
 

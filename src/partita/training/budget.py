@@ -27,15 +27,13 @@ from partita.models import DPMixture
 from partita.objectives import EM
 from partita.objectives.partition_chain import PartitionChain
 from partita.runtime import deadline, memory_limit, processes
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.tables import Rows
-from partita.training.defaults import OF_OPTIMIZERS, resolve_settings
 from partita.training.distributed import StepReduction
 from partita.training.guard import Watch
 from partita.training.history import Record
-from partita.training.session import HELD_OUT, Session
-from partita.training.settings import LENGTHS, Learner, Settings
-from partita.training.start import start_session
+from partita.training.session import HELD_OUT, Session, start_session
+from partita.training.settings import LENGTHS, OF_OPTIMIZERS, Learner, Settings, resolve_settings
 from partita.training.validation import Evaluator, quick_evaluator
 
 WARM_UP_SECONDS = (4.0, 30.0)  # of short and of long fits by minutes

@@ -1,9 +1,9 @@
 """Checkpoints: nested values as one safetensors file, with the structure as JSON in its header.
 Never pickle.
 
-A file is whole or absent, whenever a run is killed (``runtime/atomic_files.py``); by a checksum in
+A file is whole or absent, whenever a run is killed (``runtime/files.py``); by a checksum in
 the header a later change is noticed. ``training/run.py`` has the contents of a run's files,
-``training/run_folder.py`` the times at which they are written.
+``training/run.py`` the times at which they are written.
 """
 
 import contextlib
@@ -24,10 +24,9 @@ from torch import Tensor, nn
 
 from partita.core.protocols import Model
 from partita.errors import PartitaError, PartitaWarning, RunError, TooLarge
-from partita.runtime.alignment import aligned
-from partita.runtime.atomic_files import replacing
+from partita.runtime.files import Json, inside, parse, replacing
 from partita.runtime.memory_limit import check_room, ran_out
-from partita.runtime.untrusted import Json, inside, parse
+from partita.tables.arrays import aligned
 
 Tree: TypeAlias = Any  # dicts, lists, tuples, tensors, numbers, strings, None
 

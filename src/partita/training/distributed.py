@@ -1,23 +1,30 @@
-"""What the processes of one fit all-reduce in a step, and how saved chains are dealt out to another
-number of processes.
+"""How the processes of one fit work together: models and optimizers as Fabric wraps them, what is
+all-reduced in a step, and how saved chains are dealt out to another number of processes.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from partita.core.protocols import Model
-from partita.errors import Diverged, RunError
+from partita.core.protocols import Model, Update
+from partita.errors import Diverged, RunError, Unsupported, invalid
 from partita.runtime.processes import Team
 from partita.training.checkpoint import Tree
+from partita.training.optimizers import make_optimizer
+from partita.training.settings import Learner, Settings
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
     from lightning_fabric.wrappers import _FabricModule
+
+
+State: TypeAlias = Any  # an objective's own
 
 
 @contextmanager
@@ -131,3 +138,73 @@ def redealt(template: Tree, parts: list[Tree], team: Team) -> Tree:
     whole = torch.cat(parts, axis)
     part = team.share(whole.shape[axis])
     return whole.narrow(axis, part.start, part.stop - part.start).clone()
+
+
+def shared(objective: Learner, settings: Settings, n: int, team: Team) -> Learner:
+    """The part of an objective that one of several processes minimizes; what cannot be shared out
+    is refused.
+    """
+    if team.size == 1:
+        return objective
+    if (batch := min(n, settings.batch_size or n)) < team.size:
+        allowed = f"have at least one row for each of the {team.size} processes"
+        raise invalid("fit", "a batch", allowed, batch, "Raise batch_size.")
+    if isinstance(objective, Update):
+        raise Unsupported(
+            f"fit: {type(objective).__name__} takes closed-form steps, which one process does. "
+            "Leave out devices."
+        )
+    if settings.optimizer == "natural":
+        raise Unsupported(
+            "fit: optimizer 'natural' measures its metric in one process. Leave out devices, or "
+            "use 'adam'."
+        )
+    return objective.shared(team.size)
+
+
+def wrapped_by(
+    model: Model, state: State, settings: Settings, fabric: "Fabric"
+) -> tuple[Model, State, torch.optim.Optimizer]:
+    """The model, the objective's state and the optimizer, wrapped by Fabric; trainable extras are
+    optimized beside the model.
+    """
+    module = getattr(state, "module", None)
+    extras = [] if module is None else list(module.parameters())
+    optimizer = make_optimizer([*model.parameters(), *extras], settings)
+    wrapped, optimizer = fabric.setup(model, optimizer)
+    _keep_buffers(wrapped)
+    for method in dict.fromkeys(
+        name for kind in type(model).__mro__ for name in vars(kind).get("forward_methods", ())
+    ):
+        wrapped.mark_forward_method(method)
+    if module is not None and extras:
+        module = fabric.setup_module(module)
+        _keep_buffers(module)
+        state = _with_module(state, module)
+    return wrapped, state, optimizer
+
+
+def _keep_buffers(wrapped: nn.Module) -> None:
+    """Keep buffers from being broadcast in a forward pass: each step all-reduces them itself."""
+    for module in wrapped.modules():
+        if isinstance(module, DistributedDataParallel):
+            module.broadcast_buffers = False
+
+
+def _with_module(state: State, module: nn.Module) -> State:
+    """A state with its module replaced by the wrapped one, wherever it is held: by itself, or by
+    the state of an objective inside.
+    """
+    if "module" in state._fields:
+        return state._replace(module=module)
+    return state._replace(inner=_with_module(state.inner, module))
+
+
+@cache
+def one_process() -> "Fabric":
+    """The Fabric of all fits that are given none: it keeps nothing of them, and making one takes
+    long, for it looks for every package there is.
+    """
+    from lightning_fabric import Fabric
+
+    return Fabric(accelerator="cpu", devices=1)

@@ -17,7 +17,7 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.protocols import Model
 from partita.errors import Diverged
-from partita.runtime.untrusted import Shape, check_like
+from partita.runtime.files import Shape, check_like
 from partita.training.checkpoint import Tree
 from partita.training.history import Record
 from partita.training.settings import Settings

@@ -14,23 +14,20 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_flag, check_generator, check_path, check_role
+from partita.core.arguments import check_flag, check_generator, check_path, check_role
 from partita.core.protocols import Capability, Model, Objective, Update
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
-from partita.runtime.untrusted import Json, JsonObject
+from partita.runtime.files import Json, JsonObject
 from partita.tables import Rows, as_rows
-from partita.tables.arrays import TableLike
+from partita.tables.arrays import TableLike, row_ranges
 from partita.tables.rows import Weight
 from partita.training import budget, guard
-from partita.training.defaults import resolve_settings
-from partita.training.history import seconds_of
-from partita.training.progress import Display
-from partita.training.run import Run, make_config
-from partita.training.run_folder import RunFolder
-from partita.training.session import DATA_WARNINGS, DESCENTS, HELD_OUT, Session
-from partita.training.settings import Learner
-from partita.training.start import check_lbfgs, checked_rows, one_process, start_session
+from partita.training.distributed import one_process
+from partita.training.history import Display, seconds_of
+from partita.training.run import Run, RunFolder, make_config
+from partita.training.session import DATA_WARNINGS, DESCENTS, HELD_OUT, Session, start_session
+from partita.training.settings import Learner, check_lbfgs, resolve_settings
 from partita.training.validation import (
     ValidationSchedule,
     pessimistic,
@@ -343,3 +340,22 @@ def _converges(session: Session) -> bool:
 def _record_interval(session: Session) -> int:
     """Steps between records; a fit that may converge early records every one."""
     return 1 if _converges(session) else max(1, session.total // RECORDS)
+
+
+def checked_rows(model: Model, rows: Rows, parameter: str = "x", least: int = 2) -> Rows:
+    """The rows, after their width, their number and every value were checked, in chunks."""
+    width = model.support.width
+    if rows.width != width:
+        allowed = f"have shape (*, {width}) to match {model.title()}"
+        raise invalid("fit", parameter, allowed, (len(rows), rows.width))
+    if len(rows) < least:
+        raise invalid("fit", parameter, f"have at least {least} rows", len(rows))
+    generator = torch.Generator()
+    for part in row_ranges(len(rows), width):
+        x = rows.batch(torch.arange(part.start, part.stop), generator=generator).x
+        model.support.check(x, "fit", parameter, missing=Capability.MISSING in model.capabilities)
+        if (empty := x.isnan().all(1)).any():
+            got = f"none in row {part.start + int(empty.nonzero()[0])}"
+            allowed = "have an observed value in every row"
+            raise invalid("fit", parameter, allowed, got, "Leave such rows out.")
+    return rows

@@ -29,7 +29,7 @@ from partita.optim.natural_gradient import (
     score_metric,
 )
 from partita.optim.natural_gradient.scores import MOST_BITS, WRITTEN_OUT
-from partita.runtime.untrusted import JsonObject
+from partita.runtime.files import JsonObject
 from partita.samplers import sample
 from partita.training.settings import Learner, Settings
 

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_parameters
-from partita.core.protocols import Batch, Data, Model, Objective, Update
-from partita.objectives.base import unwrapped
-from partita.runtime import processes
-from partita.runtime.untrusted import Shape, check_like
+from partita.core.arguments import check_parameters
+from partita.core.protocols import Batch, Data, Model, Objective, Update, unwrapped
+from partita.runtime import memory_limit, processes
+from partita.runtime.files import Shape, check_like
 from partita.training import checkpoint, distributed, guard
 from partita.training.checkpoint import Tree
 from partita.training.optimizers import (
@@ -54,6 +53,7 @@ POSITION = {
 OF_THIS_FIT = "last.safetensors must hold the state of this fit"
 SAVED: Shape = {**POSITION, "watch": dict, "watched": list}
 
+UNTIMED = 1 << 40  # steps of a fit by minutes, until they are timed
 State: TypeAlias = Any  # an objective's own: chains, queues, running statistics
 Terms: TypeAlias = dict[str, Tensor]
 Numbers: TypeAlias = dict[str, float]
@@ -355,3 +355,36 @@ def _largest_gradient(model: torch.nn.Module) -> float:
     """Of all weights, in absolute value."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None and p.grad.numel()]
     return max(float(gradient.abs().max()) for gradient in gradients)
+
+
+def start_session(
+    model: Model,
+    rows: Data,
+    objective: Learner,
+    settings: Settings,
+    *,
+    fabric: "Fabric | None" = None,
+    generator: torch.Generator,
+) -> Session:
+    """Initialize the model from the data, the objective's state, the optimizer, and the number of
+    steps; :mod:`partita.training.budget` turns minutes into steps.
+    """
+    fabric, team = fabric or distributed.one_process(), processes.current()
+    key = team.broadcast(rng.seed(generator))
+    if settings.initialize:
+        model.initialize(rows, generator=generator)
+    objective = distributed.shared(objective, settings, len(rows), team)
+    generator = team.generator(generator)
+    # the first state of closed-form updates may be the best of many trials, and holds no chains
+    closed_form = isinstance(objective, Update)
+    with nullcontext() if closed_form else memory_limit.within_machine("fit"):
+        state = objective.init(model, rows, generator=generator)
+    wrapped, optimizer = model, None
+    if not closed_form:
+        wrapped, state, optimizer = distributed.wrapped_by(model, state, settings, fabric)
+    session = Session(
+        wrapped, rows, objective, state, optimizer, settings, UNTIMED, key, generator, fabric, team
+    )
+    if settings.minutes is None:
+        session.set_total(settings.steps or (settings.epochs or 1) * session.steps_per_epoch)
+    return session

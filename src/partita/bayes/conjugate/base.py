@@ -35,7 +35,7 @@ from torch.distributions import Distribution, constraints
 from torch.distributions.constraints import Constraint
 
 from partita.bayes.distributions import ADD_IDENTITY, POSITIVE_DEFINITE
-from partita.core.checks import check_finite
+from partita.core.arguments import check_finite
 from partita.errors import invalid
 
 Hyper: TypeAlias = Any  # a number or a tensor when given, a tensor from then on

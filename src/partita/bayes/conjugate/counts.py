@@ -27,7 +27,7 @@ from torch.distributions import (
 from partita.bayes.conjugate.base import ONE_MODE, USE_MEAN, Conjugate, Positive, PositiveVector
 from partita.bayes.conjugate.gaussian import gamma_normalizer
 from partita.bayes.distributions import DirichletMultinomial
-from partita.core.checks import check_count, check_width
+from partita.core.arguments import check_count, check_width
 from partita.errors import invalid
 
 

@@ -29,7 +29,7 @@ from partita.bayes.conjugate.base import (
 )
 from partita.bayes.distributions import MultivariateStudentT, Wishart, half_log_det
 from partita.bayes.joint import NormalWishart
-from partita.core.checks import check_width
+from partita.core.arguments import check_width
 from partita.errors import invalid
 
 

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from partita.bayes.mean_field.engine import LogJoint, MeanField, coordinate_ascent
 from partita.bayes.mean_field.factors import GammaFactor, GaussianFactor, Statistics
-from partita.core.arguments import PositiveFloat, validated
-from partita.core.checks import check_finite
+from partita.core.arguments import PositiveFloat, check_finite, validated
 from partita.errors import invalid
 
 LOG_2PI = math.log(2 * math.pi)

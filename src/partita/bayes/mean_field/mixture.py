@@ -31,8 +31,7 @@ from partita.bayes.mean_field.factors import (
 )
 from partita.bayes.mean_field.gaussian import LOG_2PI
 from partita.core import rng
-from partita.core.arguments import PositiveFloat, PositiveInt, validated
-from partita.core.checks import check_finite, check_rows
+from partita.core.arguments import PositiveFloat, PositiveInt, check_finite, check_rows, validated
 from partita.errors import invalid
 
 

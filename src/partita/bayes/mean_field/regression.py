@@ -20,7 +20,7 @@ from torch import Tensor
 from partita.bayes.mean_field.engine import Factors, LogJoint, MeanField, coordinate_ascent
 from partita.bayes.mean_field.factors import GammaFactor, GaussianFactor, Statistics
 from partita.bayes.mean_field.gaussian import LOG_2PI, gamma_log_prior
-from partita.core.checks import check_finite, check_real, check_rows
+from partita.core.arguments import check_finite, check_real, check_rows
 from partita.errors import invalid
 
 Precision = float | tuple[float, float]  # known, or the shape and rate of its gamma prior

@@ -29,7 +29,7 @@ from partita.bayes.conjugate.base import (
 )
 from partita.bayes.conjugate.gaussian import LOG_2PI, gamma_normalizer
 from partita.bayes.distributions import MultivariateStudentT, half_log_det
-from partita.core.checks import check_finite, check_width
+from partita.core.arguments import check_finite, check_width
 from partita.errors import invalid
 
 

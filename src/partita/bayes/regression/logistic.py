@@ -33,8 +33,7 @@ from partita.bayes.conjugate.base import row_weights
 from partita.bayes.distributions import MultivariateStudentT, cholesky, half_log_det
 from partita.bayes.regression.chains import CHAINS, hamiltonian
 from partita.core import rng
-from partita.core.arguments import at_least, validated
-from partita.core.checks import check_finite, check_rows, check_width
+from partita.core.arguments import at_least, check_finite, check_rows, check_width, validated
 from partita.core.quantity import Verdict, worst
 from partita.diagnostics.means import judge
 from partita.diagnostics.weights import tail_indices, verdict_on_ess

@@ -8,8 +8,7 @@ Letters: n rows of x, m rows of y, D width, a and b weights.
 import torch
 from torch import Tensor
 
-from partita.core.arguments import PositiveFloat, validated
-from partita.core.checks import check_finite, check_width
+from partita.core.arguments import PositiveFloat, check_finite, check_width, validated
 from partita.errors import invalid
 
 

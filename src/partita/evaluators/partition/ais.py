@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_flag
+from partita.core.arguments import check_flag
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, half_width
 from partita.diagnostics.weights import WeightReport, summarize_weights, verdict_on_weights

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import (
+from partita.core.arguments import (
     check_count,
     check_flag,
     check_generator,

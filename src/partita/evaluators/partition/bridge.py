@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.chains import summarize_chains

@@ -9,11 +9,10 @@ from typing import Literal
 
 import torch
 
-from partita.core.annealed import in_double
+from partita.core.arguments import check_choice, check_parameters
 from partita.core.capability import EXACT_BITS, require
-from partita.core.checks import check_choice, check_parameters
 from partita.core.enumeration import Side, log_partition
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, in_double
 from partita.core.quantity import Quantity
 from partita.errors import invalid
 

@@ -28,7 +28,7 @@ from partita.evaluators.partition.annealing import anneal_here
 from partita.evaluators.partition.tails import reference_draws
 from partita.integration.differences import central_bend, central_slope
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
-from partita.models.energy.reference import whitening_of
+from partita.models.energy.units import whitening_of
 
 SETTLING_STEPS = 50  # of the kernel at beta = 1
 MOST_SETTLING = 10  # times as many, while energies fall

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.checks import check_level
+from partita.core.arguments import check_level
 from partita.core.protocols import EnergyModel, PartitionEvaluator
 from partita.core.quantity import VERDICTS, Quantity
 from partita.core.support import Real

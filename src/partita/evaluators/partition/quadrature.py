@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.annealed import in_double
+from partita.core.arguments import check_parameters, check_real
 from partita.core.capability import require
-from partita.core.checks import check_parameters, check_real
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, in_double
 from partita.core.quantity import DETERMINISTIC, Quantity, Verdict, worst
 from partita.integration.quadrature import Integral, integrate
 

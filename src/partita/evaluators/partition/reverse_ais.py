@@ -14,11 +14,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from partita.core.annealed import in_double
+from partita.core.arguments import check_choice
 from partita.core.capability import require_need
-from partita.core.checks import check_choice
 from partita.core.enumeration import Side, probabilities
-from partita.core.protocols import EnergyModel, Sampler
+from partita.core.protocols import EnergyModel, Sampler, in_double
 from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.core.rng import categorical, draw
 from partita.diagnostics.weights import WeightReport, summarize_weights, verdict_on_weights

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability
-from partita.core.annealed import in_double
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, in_double
 from partita.core.quantity import Quantity, half_width, worst
 from partita.diagnostics.weights import verdict_on_unseen
 from partita.evaluators.partition.difference import Between

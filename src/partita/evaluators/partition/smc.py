@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_real
+from partita.core.arguments import check_real
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity
 from partita.diagnostics.weights import summarize_weights

@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.annealed import in_double
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, in_double
 from partita.core.quantity import Quantity, worst
 from partita.core.support import Real
 from partita.diagnostics.weights import verdict_on_unseen

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.errors import Diverged
 from partita.gradients.base import Estimator, State
 from partita.gradients.control_variates import NVIL, MuProp

@@ -18,7 +18,7 @@ from torch.distributions import Distribution, Exponential, Gamma, MultivariateNo
 from torch.nn import functional
 
 from partita.core import rng
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.errors import invalid
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Continuous, Draws, OneHot, log_prob

@@ -22,15 +22,13 @@ from torch.func import functional_call
 from torch.types import _size
 
 from partita.core import rng
-from partita.core.arguments import Sizes
-from partita.core.checks import check_count, check_width
+from partita.core.arguments import Sizes, check_count, check_width
 from partita.core.protocols import Capability
 from partita.core.registry import MODELS
 from partita.core.support import Binary
 from partita.gradients.base import Estimate, Estimator, State
 from partita.gradients.latents import Bits, Chain, Draws, ancestral, log_prob
-from partita.models.directed.decoded import Decoded
-from partita.models.directed.latent import LogTerms, Plain
+from partita.models.directed.latent import Decoded, LogTerms, Plain
 from partita.models.directed.outputs import make_output
 from partita.nets import MLP
 from partita.nets.base import Activation

@@ -11,8 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.arguments import PositiveInt, Sizes
-from partita.core.checks import check_module
+from partita.core.arguments import PositiveInt, Sizes, check_module
 from partita.core.protocols import Capability, DirectedModel
 from partita.core.registry import MODELS
 from partita.core.support import Real

@@ -20,8 +20,8 @@ from partita.core.registry import MODELS
 from partita.errors import invalid
 from partita.models.directed.components.base import Statistics
 from partita.models.directed.components.factor import Factors
-from partita.models.directed.mixing import Mixing
-from partita.runtime.permutations import stretches
+from partita.models.directed.mixture import Mixing
+from partita.runtime.seeds import stretches
 
 NOISES = ("isotropic", "diagonal")
 Noise: TypeAlias = Annotated[str, one_of(*NOISES)]

@@ -15,13 +15,12 @@ from torch import Generator, Tensor, nn
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.arguments import PositiveInt, Sizes
-from partita.core.checks import check_count, check_width
+from partita.core.arguments import PositiveInt, Sizes, check_count, check_width
 from partita.core.protocols import Capability, Settings
 from partita.core.registry import MODELS
 from partita.errors import invalid
-from partita.models.directed.decoded import Decoded
 from partita.models.directed.latent import (
+    Decoded,
     GaussianLatents,
     LogTerms,
     diagonal_normal,
@@ -30,12 +29,11 @@ from partita.models.directed.latent import (
     normal_log_prob,
     standard_log_prob,
 )
-from partita.models.directed.mixed_output import MixedOutput
-from partita.models.directed.outputs import Output, make_output
+from partita.models.directed.outputs import MixedOutput, Output, make_output
 from partita.models.networked import Networked, check_maps
 from partita.nets import MLP, ConvDecoder, ConvNet
 from partita.nets.base import Activation
-from partita.tables.column_kinds import Law, Laws
+from partita.tables.schema import Law, Laws
 
 SIDE_BY_SIDE = "Means and log deviations side by side."
 AS_MANY = "As many numbers as the likelihood takes."

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.errors import invalid, one_line
 
 # up to here, and on graphs with many edges, one D x D product is cheaper than gathering neighbors

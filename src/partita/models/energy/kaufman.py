@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import check_count, check_real
 
 CRITICAL_COUPLING = 0.5 * math.log(1 + math.sqrt(2))
 

@@ -21,15 +21,14 @@ from torch import Generator, Tensor, nn
 from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
 
-from partita.core.arguments import Network, PositiveInt
-from partita.core.checks import check_width
+from partita.core.arguments import Network, PositiveInt, check_width
 from partita.core.protocols import Capability, Data, Field
 from partita.core.registry import MODELS
 from partita.core.support import Real
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import check_growth
 from partita.models.energy.paths import FromNormal, interpolated
-from partita.models.energy.reference import Covariance, GaussianReference
+from partita.models.energy.units import Covariance, GaussianReference
 from partita.models.networked import Networked
 from partita.nets import MLP
 

@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from partita.core.checks import check_width
+from partita.core.arguments import check_width
 from partita.core.protocols import Data, Field, Settings
 from partita.core.registry import MODELS
 from partita.core.support import Binary, Support
 from partita.errors import InputError, RunError, Unsupported, invalid, one_line
 from partita.models.energy.features import Feature, as_features
 from partita.models.energy.paths import FromProduct
-from partita.models.energy.reference import MOMENT_ROWS
-from partita.runtime.permutations import stretches
+from partita.models.energy.units import MOMENT_ROWS
+from partita.runtime.seeds import stretches
 
 HULL_BITS = 10  # of a support whose states are few enough for a linear program
 FEATURE_CELLS = 1 << 24  # rows x features looked at together

@@ -16,20 +16,19 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from partita.core.arguments import Network
-from partita.core.checks import check_categories, check_width
+from partita.core.arguments import Network, check_categories, check_width
 from partita.core.protocols import Capability, Data, Field, Reference, Settings
 from partita.core.registry import MODELS
 from partita.core.support import Binary, Categorical, Real, Spin, Support
 from partita.errors import Unsupported, invalid
 from partita.models.energy.growth import called, check_growth
 from partita.models.energy.paths import FromNormal, FromProduct
-from partita.models.energy.reference import (
+from partita.models.energy.units import (
     MOMENT_ROWS,
     Covariance,
 )
-from partita.models.networked import Networked
-from partita.nets import MLP, build
+from partita.models.networked import Networked, build
+from partita.nets import MLP
 
 SUPPORTS: dict[str, type[Support]] = {
     support.__name__: support for support in (Real, Binary, Spin, Categorical)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from partita.core.checks import check_width
+from partita.core.arguments import check_width
 from partita.core.protocols import Capability, Data, Field, Settings
 from partita.models.energy.graphs import Graph
 from partita.models.energy.paths import FromProduct
-from partita.runtime.permutations import stretches
+from partita.runtime.seeds import stretches
 
 PAIR_CELLS = 1 << 22  # rows x edges counted together
 

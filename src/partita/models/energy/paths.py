@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from partita.core.protocols import Data, EnergyModel, Reference
-from partita.models.energy.reference import (
+from partita.models.energy.units import (
     FactorizedReference,
     GaussianReference,
     fitted_normal,

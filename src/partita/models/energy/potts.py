@@ -18,8 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.arguments import PositiveInt, Several
-from partita.core.checks import check_categories
+from partita.core.arguments import PositiveInt, Several, check_categories
 from partita.core.registry import MODELS
 from partita.core.support import Categorical
 from partita.models.energy.graphs import Edges, Graph, as_edges

@@ -20,16 +20,21 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.distributions import Bernoulli, Distribution
 from torch.nn import functional
 
-from partita.core.arguments import NonNegativeFloat, PositiveInt, Several, one_of
-from partita.core.checks import check_width
+from partita.core.arguments import NonNegativeFloat, PositiveInt, Several, check_width, one_of
 from partita.core.enumeration import Side
 from partita.core.protocols import Capability, Data, EnergyModel, Field, Reference
 from partita.core.registry import MODELS
 from partita.core.support import Binary
 from partita.errors import invalid
 from partita.models.energy.flips import flip_sums
-from partita.models.energy.reference import UnitsReference, frequencies, smoothed_logits
-from partita.models.energy.units import UNITS, Natural, units_named
+from partita.models.energy.units import (
+    UNITS,
+    Natural,
+    UnitsReference,
+    frequencies,
+    smoothed_logits,
+    units_named,
+)
 
 FAR = 20.0  # deviations from zero at which float32 begins to matter to a quadratic energy
 

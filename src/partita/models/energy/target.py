@@ -21,7 +21,7 @@ from partita.core.support import Interval, Product, Real, Support
 from partita.errors import OutOfBudget, Unsupported
 from partita.models.energy.coordinates import Coordinates, Prior, coordinates_of
 from partita.models.energy.paths import FromNormal, FromProduct
-from partita.models.energy.reference import GaussianReference, whitening_of
+from partita.models.energy.units import GaussianReference, whitening_of
 from partita.runtime import deadline
 
 

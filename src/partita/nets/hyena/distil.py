@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_count
+from partita.core.arguments import check_count
 from partita.errors import invalid
 from partita.nets.hyena.operator import Hyena
 

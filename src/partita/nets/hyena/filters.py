@@ -18,8 +18,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from partita.core.arguments import Depth, Moderate, PositiveInt, at_least
-from partita.core.checks import check_count
+from partita.core.arguments import Depth, Moderate, PositiveInt, at_least, check_count
 from partita.errors import invalid
 from partita.nets.base import Net, linear
 from partita.nets.ssm import log_spaced

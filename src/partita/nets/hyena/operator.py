@@ -13,8 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from partita.core.arguments import Depth, PositiveInt
-from partita.core.checks import check_count
+from partita.core.arguments import Depth, PositiveInt, check_count
 from partita.core.protocols import Settings
 from partita.errors import invalid
 from partita.nets.base import Options, linear

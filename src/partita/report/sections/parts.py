@@ -15,12 +15,11 @@ from partita.models import (
     Mixture,
     MixturePPCA,
 )
-from partita.models.directed.components.base import Component
+from partita.models.directed.components.base import Component, ProductComponent
 from partita.models.directed.components.diagonal import DiagonalGaussian
 from partita.models.directed.components.discrete import BernoulliComponent, PoissonComponent
 from partita.models.directed.components.factor import Factors
 from partita.models.directed.components.gaussian import FullGaussian
-from partita.models.directed.components.product import ProductComponent
 from partita.models.energy.pairwise import PairwiseModel
 from partita.report import images, plots
 from partita.report.blocks import Block, Figure, Picture, Table, Text

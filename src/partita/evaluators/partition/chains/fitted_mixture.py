@@ -20,7 +20,7 @@ from torch.distributions import Chi2
 
 from partita.core import rng
 from partita.models.energy.guided import NormalMixture
-from partita.models.energy.reference import whitening_of
+from partita.models.energy.units import whitening_of
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16)  # tried in this order, while BIC falls
 ROWS_EACH = 5  # rows for each coordinate of a component

@@ -17,8 +17,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from partita.core.arguments import check_generator, check_level
 from partita.core.batched import Batched, LogDensity
-from partita.core.checks import check_generator, check_level
 from partita.core.quantity import Quantity
 from partita.diagnostics.chains import summarize_chains
 from partita.diagnostics.weights import summarize_weights

@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from partita.core.annealed import in_double
-from partita.core.protocols import EnergyModel
+from partita.core.protocols import EnergyModel, in_double
 from partita.errors import Diverged
 
 AT_ONCE = 1 << 14  # rows of one call

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from partita.core import capability, rng
-from partita.core.checks import check_count, check_generator, check_level, check_real
+from partita.core.arguments import check_count, check_generator, check_level, check_real
 from partita.core.protocols import EnergyModel
 from partita.core.quantity import Quantity, Verdict, half_width, worst
 from partita.diagnostics.weights import (

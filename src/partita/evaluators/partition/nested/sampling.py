@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from partita.core import rng
-from partita.core.checks import (
+from partita.core.arguments import (
     check_choice,
     check_count,
     check_flag,

@@ -2,8 +2,8 @@
 a row.
 """
 
+from partita.models.directed.autoregressive.emissions import MixedAutoregressive
 from partita.models.directed.autoregressive.masked import MaskedAutoregressive
-from partita.models.directed.autoregressive.mixed import MixedAutoregressive
 from partita.models.directed.autoregressive.model import Autoregressive
 
 __all__ = ["Autoregressive", "MaskedAutoregressive", "MixedAutoregressive"]

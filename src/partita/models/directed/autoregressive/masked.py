@@ -17,7 +17,7 @@ from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.registry import MODELS
 from partita.models.directed.autoregressive.emissions import Sharpness, emission_of
 from partita.nets.masked import MaskedMLP
-from partita.tables.column_kinds import support_of_one
+from partita.tables.schema import support_of_one
 
 CELLS = 1 << 24  # numbers of one layer that are kept at once where no gradient is needed
 

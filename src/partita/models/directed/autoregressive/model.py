@@ -17,8 +17,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from partita.core import rng
-from partita.core.arguments import Flag, PositiveInt, Several, one_of
-from partita.core.checks import check_count
+from partita.core.arguments import Flag, PositiveInt, Several, check_count, one_of
 from partita.core.protocols import Capability, Data, DirectedModel
 from partita.core.registry import MODELS
 from partita.core.support import Sequence

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from partita.core.checks import check_tensor
+from partita.core.arguments import check_tensor
 from partita.errors import invalid
 from partita.models.directed.dirichlet_process.kernels import TOTALS
 

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from torch.distributions import Beta, Gamma
 
 from partita.core import rng
-from partita.core.checks import check_count, check_real
+from partita.core.arguments import check_count, check_real
 
 Base = Callable[[int], Tensor]  # n independent draws of H
 

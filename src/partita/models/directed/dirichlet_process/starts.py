@@ -44,7 +44,7 @@ def first_partition(kernel: Kernel, x: np.ndarray, alpha: float, seed: int) -> n
     """
     rng = np.random.default_rng(seed)
     some = x if len(x) <= ROWS else x[np.sort(rng.choice(len(x), ROWS, replace=False))]
-    z = pieces(some, rng)
+    z = pieces_of(some, rng)
     # no predictive is needed, and no constant of one
     join(Target(kernel.code, kernel.prior.numpy(), np.zeros((0, 2)), some), z, alpha)
     if len(x) > ROWS:
@@ -59,7 +59,7 @@ def first_partition(kernel: Kernel, x: np.ndarray, alpha: float, seed: int) -> n
     return np.unique(z, return_inverse=True)[1].astype(np.int32)
 
 
-def pieces(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def pieces_of(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Labels of about sqrt(n) pieces, at most ``PIECES``, by a few rounds of k-means from rows
     drawn at random, ``(n,)``.
     """

@@ -22,16 +22,16 @@ from partita.core.arguments import (
     PositiveFloat,
     PositiveInt,
     Sizes,
+    check_count,
+    check_width,
     one_of,
     within,
 )
-from partita.core.checks import check_count, check_width
 from partita.core.protocols import Capability, Data, DirectedModel, Settings
 from partita.core.registry import MODELS
 from partita.core.support import Real
 from partita.errors import invalid
 from partita.models.directed.flow import masks
-from partita.models.directed.flow.columns import flow_warnings
 from partita.models.directed.flow.coupling import (
     AffineCoupling,
     Marginals,
@@ -51,11 +51,18 @@ from partita.models.directed.flow.layers import (
 )
 from partita.models.directed.flow.splines import MOST_BINS, parameters_per_coordinate
 from partita.nets.base import Activation
+from partita.tables.infer import copying, repeating
 
 if TYPE_CHECKING:
     from partita.models.directed.flow.verify import Verdict
 
 INITIAL_ROWS = 4096  # rows of data that the first scales are taken from
+ROWS = 4096  # rows that are looked at for columns whose density is infinite
+DISCRETE = (
+    "so it is discrete: the density grows without end; dequantize it "
+    "(partita.models.directed.flow.Dequantized), or use a model of masses."
+)
+COPY = "so the density is degenerate and its likelihood grows without end; leave the column out."
 # names of indices that follow from an order or a mask
 FOLLOW = ("kept", "moved", "back", "inverse")
 
@@ -296,3 +303,13 @@ def _mixing(name: str, width: int, generator: Generator) -> list[LinearMixing | 
     if name == "reverse":
         return [Permutation(torch.arange(width - 1, -1, -1, device=generator.device))]
     return []
+
+
+def flow_warnings(data: Data, width: int, *, generator: Generator) -> list[str]:
+    """What is wrong with the columns of x, each in one sentence; columns past ``width`` are their
+    context.
+    """
+    index = rng.permutation(len(data), generator)[:ROWS].cpu()
+    rows = data.batch(index, generator=generator).x.double()
+    found = {DISCRETE: repeating(rows[:, :width]), COPY: copying(rows[:, :width], rows[:, width:])}
+    return [f"column {at[0]} {at[1]}, {why}" for why, at in found.items() if at is not None]

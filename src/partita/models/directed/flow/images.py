@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from partita.core import rng
-from partita.core.annealed import in_double
-from partita.core.checks import check_count, check_rows
+from partita.core.arguments import check_count, check_rows
+from partita.core.protocols import in_double
 from partita.core.quantity import Quantity, half_width
 from partita.diagnostics.weights import verdict_on_ess, verdict_on_reach
 from partita.errors import invalid

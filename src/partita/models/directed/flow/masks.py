@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from partita.core.checks import check_counts
+from partita.core.arguments import check_counts
 from partita.errors import invalid
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from partita.core import rng
-from partita.core.annealed import in_double
+from partita.core.protocols import in_double
 from partita.models.directed.flow.coupling import Coupling
 from partita.models.directed.flow.flow import Flow
 from partita.models.directed.flow.layers import LinearMixing, Logit, Permutation, columns, rows

@@ -87,7 +87,7 @@ def _resampled(
     to make room for it.
     """
     k, known = len(log_w), log_w.detach()
-    poor = there & (effective(known) < threshold * k)
+    poor = there & (effective_number(known) < threshold * k)
     if not bool(poor.any()):
         return state, log_w, log_p
     draw = independent if first_stays else systematic_particles
@@ -103,7 +103,7 @@ def parents(poor: Tensor, drawn: Tensor, first_stays: bool) -> Tensor:
     return torch.where(poor, drawn, torch.arange(len(drawn), device=drawn.device)[:, None])
 
 
-def effective(log_w: Tensor) -> Tensor:
+def effective_number(log_w: Tensor) -> Tensor:
     """How many particles of each row carry its weight, ``(k, B) -> (B,)``."""
     return torch.exp(2 * torch.logsumexp(log_w, 0) - torch.logsumexp(2 * log_w, 0))
 

@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 from partita.core import rng
 from partita.errors import invalid
 from partita.models.directed.latent import draw_normal, normal_log_prob
-from partita.models.directed.vrnn.filtering import effective, independent, parents, pick
+from partita.models.directed.vrnn.filtering import effective_number, independent, parents, pick
 
 if TYPE_CHECKING:
     from partita.models.directed.vrnn.model import VRNN
@@ -101,7 +101,7 @@ def conditional_sweep(
     state, log_w = parts.start(k * B, steps), steps.new_zeros(k, B)
     places, followed = [], []
     for t in range(T):
-        poor = effective(log_w) < THRESHOLD * k
+        poor = effective_number(log_w) < THRESHOLD * k
         parent = parents(poor, independent(log_w, k, generator), kept is not None)
         log_w = log_w.where(~poor, 0.0)
         state = pick(state, parent)

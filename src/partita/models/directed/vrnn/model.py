@@ -20,8 +20,7 @@ from torch import Generator, Tensor
 from torch.distributions import Distribution
 
 from partita.core import rng
-from partita.core.arguments import PositiveInt, one_of
-from partita.core.checks import check_count
+from partita.core.arguments import PositiveInt, check_count, one_of
 from partita.core.protocols import Capability, Data
 from partita.core.registry import MODELS
 from partita.core.support import Sequence
