@@ -31,6 +31,7 @@ REAL = "$PARTITA_DATA"
 HOW_TO = (
     "devices",
     "large_data",
+    "log_z",
     "mixed_tables",
     "natural_gradient",
     "own_network",
