@@ -90,7 +90,7 @@ def test_minima_are_found_without_a_gradient() -> None:
     model, _ = pair(4, 24)
     g = torch.Generator().manual_seed(8)
     with torch.no_grad():
-        found = modes._descended(model, modes._far_and_wide(model, g))
+        found = modes.descended(model, modes._far_and_wide(model, g))
     # both centers lie 2.5 from the origin, on opposite sides
     near = found[(found.norm(dim=-1) - 2.5).abs() < 0.05]
     assert len(near) > 0.9 * len(found)

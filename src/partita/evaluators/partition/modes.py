@@ -16,7 +16,7 @@ Letters: N states, D visible, K components, V values of a coordinate.
 
 import math
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,12 +30,15 @@ from partita.integration.differences import central_bend, central_slope
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
 from partita.models.energy.reference import whitening_of
 
+# scales at which modes beside known ones are looked for: of a minimum's own deviations, and the
+# power with which they go over into the reference's
+BESIDE = ((0.25, 0.0), (0.5, 0.0), *((1.0, k / 6) for k in range(7)))
 SETTLING_STEPS = 50  # of the kernel at beta = 1
 MOST_SETTLING = 10  # times as many, while energies fall
 COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
 COOLING_STEPS = 15  # at each of them
 # points at each distance, their coordinates, and points at once
-MOST_LOOKS, CELLS, AT_ONCE = 8192, 1 << 17, 1024
+MOST_LOOKS, CELLS, AT_ONCE = 32768, 1 << 19, 4096
 STEEPEST = 64  # of them descend from where the energy is steepest
 DESCENTS, DESCENT_STEPS = 192, 100  # others that descend; on real supports
 # the same without a gradient, where a slope takes two evaluations for each coordinate
@@ -54,6 +57,19 @@ ROUNDS = 4  # of EM
 EVEN = 0.3  # share of the weights that is dealt out evenly
 MOST_FULL = 20  # coordinates up to which normals have full covariances
 SIZES = (1, 2, 4, 8, 16)  # mixtures of normals that are tried
+
+
+class Bent(NamedTuple):
+    """Minima with the deviations and axes that the bends there give."""
+
+    x: Tensor  # (M, D)
+    scales: Tensor  # (M, D)
+    axes: Tensor  # (M, D, D)
+
+    def draw(self, which: Tensor, scales: Tensor, generator: torch.Generator) -> Tensor:
+        """A normal draw about each of these minima, with these deviations ``(n, D)``."""
+        u = rng.normal(tuple(scales.shape), self.x, generator)
+        return self.x[which] + torch.einsum("nij,nj->ni", self.axes[which], scales * u)
 
 
 @torch.no_grad()
@@ -81,9 +97,11 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         anywhere = anywhere[model.free_energy(anywhere) < math.inf]
         starts = [_cooled(model, kernel, torch.cat([drawn, anywhere]), generator)]
     else:
-        minima = distinct(
-            descended(model, _far_and_wide(model, generator)), SAME * float(drawn.std())
-        )
+        apart = SAME * float(drawn.std())
+        minima = distinct(descended(model, _far_and_wide(model, generator)), apart)
+        beside = _beside(model, minima, generator)
+        if len(beside):
+            minima = distinct(torch.cat([minima, descended(model, beside)]), apart)
         around = _around(model, minima, 2 * SOUGHT, generator)
         inside = torch.isfinite(model.free_energy(around))
         starts = [around] if bool(inside.all()) and len(around) else [around[inside], drawn]
@@ -171,6 +189,13 @@ def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generat
     """
     if minima.shape[1] > MOST_BENT:
         return minima[torch.arange(n, device=minima.device) % len(minima)]
+    bent = _bent(model, minima, generator)
+    which = torch.arange(n, device=minima.device) % max(1, len(bent.x))
+    return bent.draw(which, bent.scales[which], generator) if len(bent.x) else bent.x
+
+
+def _bent(model: EnergyModel, minima: Tensor, generator: torch.Generator) -> Bent:
+    """Those of the minima that are no pits, with deviations no larger than the reference's."""
     drawn = model.reference().draw(SOUGHT, generator=generator)
     flat = float(minima.new_tensor(1.0) / drawn.var().clamp_min(1e-12))
     bends: list[Any] = [_bend(model, at) for at in minima]
@@ -179,11 +204,30 @@ def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generat
     scales, axes = curvature.rsqrt().to(minima), axes.to(minima)
     held = 0.5 * (math.log(2 * math.pi) - curvature.log()).sum(-1) - model.free_energy(minima)
     kept = (held > _shown_by(model, drawn) - PIT).nonzero()[:, 0]
-    if not len(kept):
+    return Bent(minima[kept], scales[kept], axes[kept])
+
+
+def _beside(model: EnergyModel, minima: Tensor, generator: torch.Generator) -> Tensor:
+    """Points from which to descend to modes that the known ones outshine: of many, drawn about
+    known minima at all scales from inside of them up to the reference's deviations, those of each
+    scale where the energy is steepest in a minimum's own deviations.
+    """
+    if not model.differentiable or minima.shape[1] > MOST_BENT:
         return minima[:0]
-    which = kept[torch.arange(n, device=minima.device) % len(kept)]
-    u = rng.normal((n, minima.shape[1]), minima, generator)
-    return minima[which] + torch.einsum("nij,nj->ni", axes[which], scales[which] * u)
+    bent = _bent(model, minima, generator)
+    if not len(bent.x):
+        return minima[:0]
+    far = float(model.reference().draw(SOUGHT, generator=generator).std())
+    looks, found = min(MOST_LOOKS, CELLS // minima.shape[1]), []
+    for inside, outside in BESIDE:
+        which = torch.arange(looks, device=minima.device) % len(bent.x)
+        scales = inside * bent.scales[which] ** (1 - outside) * far**outside
+        x = bent.draw(which, scales, generator)
+        slope = torch.nan_to_num(_slope(model, x))
+        own = torch.einsum("nij,ni->nj", bent.axes[which], slope) * bent.scales[which]
+        found.append(x[own.norm(dim=-1).topk(min(STEEPEST, looks)).indices])
+    x = torch.cat(found)
+    return x[torch.isfinite(model.free_energy(x))]
 
 
 def _shown_by(model: EnergyModel, drawn: Tensor) -> float:
