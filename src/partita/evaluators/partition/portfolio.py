@@ -57,20 +57,20 @@ class Portfolio:
     ) -> Quantity:
         model = model.remembering(rows, "Portfolio")
         tried: dict[str, Quantity] = {}
-        failed: dict[str, str] = {}
+        failed: dict[str, Exception] = {}
         for name, method in methods(model, self.level):
             try:
                 check_time(name, model)
                 tried[name] = method(model, generator=generator)
             except (Diverged, Unsupported, OutOfBudget) as error:
-                failed[name] = str(error)
+                failed[name] = error
                 continue
             if tried[name].trusted and name in (*EXACT, CERTIFYING):
                 break
         if not tried:
-            raise _failure(failed, model)
-        q = judged(tried)
-        return replace(q, details={**q.details, "tried": tried, "failed": failed})
+            raise _failure(list(failed.values()))
+        q, reasons = judged(tried), {name: str(error) for name, error in failed.items()}
+        return replace(q, details={**q.details, "tried": tried, "failed": reasons})
 
 
 def methods(model: EnergyModel, level: float) -> Iterator[tuple[str, PartitionEvaluator]]:
@@ -119,8 +119,7 @@ def _over(found: list[Quantity]) -> Quantity:
     return replace(best, kind="estimate", low=low, high=high, verdict="do not publish")
 
 
-def _failure(failed: dict[str, str], model: EnergyModel) -> Exception:
+def _failure(reasons: list[Exception]) -> Exception:
     """The reason of the method that got furthest."""
-    last = list(failed.values())[-1]
-    spent = isinstance(model, Target) and all("spent" in reason for reason in failed.values())
-    return OutOfBudget(last) if spent else Diverged(last)
+    last = str(reasons[-1])
+    return OutOfBudget(last) if isinstance(reasons[-1], OutOfBudget) else Diverged(last)
