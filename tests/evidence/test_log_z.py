@@ -12,9 +12,9 @@ from torch.distributions import Normal, Uniform
 
 import partita
 from partita.core import Binary, Categorical, Count, Interval, Quantity, Real, Spin, Support
-from partita.errors import InputError, OutOfBudget, Unsupported
+from partita.errors import Diverged, InputError, OutOfBudget, Unsupported
 from partita.evaluators import Enumeration, ImportanceSampling, Quadrature
-from partita.evaluators.partition.portfolio import judged
+from partita.evaluators.partition.portfolio import _failure, judged
 from partita.models import RBM, Mixture
 
 LOG_2PI = math.log(2 * math.pi)
@@ -202,3 +202,15 @@ def test_a_density_that_rises_is_refused_and_one_that_falls_is_not() -> None:
     with pytest.raises(ArithmeticError, match="Z is infinite|must fall|finite"):
         partita.log_z(lambda x: 0.5 * x.square().sum(-1), Real(2))
     assert partita.log_z(bell, Real(1), evaluator=Quadrature(), n_draws=5).trusted
+
+
+def test_a_pole_at_an_end_is_no_error() -> None:
+    # far out the coordinate is rounded onto its end, where this density is infinite
+    q = partita.log_z(lambda x: -0.7 * x.log().sum(-1) - x.sum(-1), Interval(1, 0.0, math.inf))
+    assert q.value == pytest.approx(math.lgamma(0.3), abs=1e-3)
+
+
+def test_the_last_reason_says_whether_the_budget_was_too_small() -> None:
+    short = OutOfBudget("Annealing would take longer than there is time for.")
+    assert isinstance(_failure([Diverged("a"), short]), OutOfBudget)
+    assert isinstance(_failure([short, Diverged("a")]), Diverged)
