@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, HalfCauchy, Normal, Uniform
+from torch.distributions import Distribution, Exponential, HalfCauchy, Normal, Uniform
 from torch.nn import functional
 
 from partita.core.support import Binary, Categorical, Interval, Real, Spin, Support
@@ -349,16 +349,16 @@ def regression(columns: int = 8, rows: int = 42) -> Known:
     y = y + 0.7 * torch.randn(rows, generator=g, dtype=torch.float64)
 
     def log_density(x: Tensor) -> Tensor:
-        log_precision = torch.log(-torch.log1p(-x[..., :1]))  # a uniform number as an exponential
-        noise = torch.exp(-0.5 * log_precision)
-        return Normal(3 * noise * (x[..., 1:] @ X.mT), noise).log_prob(y).sum(-1)
+        noise = x[..., :1].rsqrt()
+        mean = 3 * noise * (x[..., 1:] @ X.mT)
+        return Normal(mean, noise, validate_args=False).log_prob(y).sum(-1)
 
     inner = torch.eye(rows, dtype=torch.float64) + 9 * X @ X.mT
     shape, rate = 1 + 0.5 * rows, 1 + 0.5 * float(y @ torch.linalg.solve(inner, y))
     log_z = -0.5 * rows * LOG_2PI - 0.5 * float(torch.logdet(inner))
     log_z += math.lgamma(shape) - shape * math.log(rate)
     name = f"regression, {columns + 1}-D"
-    return Known(name, log_density, log_z, (*box(1, 0.0, 1.0), *bell(columns)))
+    return Known(name, log_density, log_z, (Exponential(number(1.0)), *bell(columns)))
 
 
 # real, without a prior
