@@ -199,15 +199,19 @@ def test_wrong_input_is_named(call: object, error: type[Exception], words: str) 
 
 
 def test_a_density_that_rises_is_refused_and_one_that_falls_is_not() -> None:
-    with pytest.raises(ArithmeticError, match="Z is infinite|must fall|finite"):
+    with pytest.raises(ArithmeticError, match=r"Z is infinite|must fall|finite"):
         partita.log_z(lambda x: 0.5 * x.square().sum(-1), Real(2))
     assert partita.log_z(bell, Real(1), evaluator=Quadrature(), n_draws=5).trusted
 
 
 def test_a_pole_at_an_end_is_no_error() -> None:
     # far out the coordinate is rounded onto its end, where this density is infinite
-    q = partita.log_z(lambda x: -0.7 * x.log().sum(-1) - x.sum(-1), Interval(1, 0.0, math.inf))
-    assert q.value == pytest.approx(math.lgamma(0.3), abs=1e-3)
+    q = partita.log_z(
+        lambda x: -0.7 * x.log().sum(-1) - x.sum(-1),
+        Interval(1, 0.0, math.inf),
+        evaluator=ImportanceSampling(),
+    )
+    assert q.value == pytest.approx(math.lgamma(0.3), abs=0.05)
 
 
 def test_the_last_reason_says_whether_the_budget_was_too_small() -> None:

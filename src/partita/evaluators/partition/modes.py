@@ -38,14 +38,16 @@ MOST_SETTLING = 10  # times as many, while energies fall
 COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
 COOLING_STEPS = 15  # at each of them
 # points at each distance, their coordinates, and points at once
-MOST_LOOKS, CELLS, AT_ONCE = 32768, 1 << 19, 4096
+MOST_LOOKS, CELLS, AT_ONCE = 1 << 17, 1 << 20, 4096
 STEEPEST = 64  # of them descend from where the energy is steepest
 DESCENTS, DESCENT_STEPS = 192, 100  # others that descend; on real supports
+FIRST_STEP = 0.01  # of all points' deviation, which steps of a descent begin with and grow from
 # the same without a gradient, where a slope takes two evaluations for each coordinate
 FEW_LOOKS, FEW_STEEPEST, FEW_DESCENTS = 512, 8, 24
 MOST_BENT = 64  # coordinates up to which second derivatives are taken
 SAME = 0.05  # of the reference's deviation, within which two minima are one
 PIT = 10.0  # nats by which a minimum may hold less than draws of the reference show
+FEWER = 16  # times as few where a mode is less likely to be: farther out, or by a known one
 REACHES = (1.0, 2.0, 4.0, 8.0)  # of the reference's deviations, from which points descend
 SOUGHT = 64  # chains of each kind of start
 EXPLAINED = 3.0  # nats by which a product at a state may explain it better than the mixture does
@@ -139,13 +141,14 @@ def _far_and_wide(model: EnergyModel, generator: torch.Generator) -> Tensor:
         if model.differentiable
         else (min(FEW_LOOKS, MOST_LOOKS), FEW_STEEPEST, min(FEW_DESCENTS, DESCENTS))
     )
-    looks = max(descents, min(most, CELLS // model.support.width))
-    drawn = model.reference().draw(looks * len(REACHES), generator=generator)
-    scale = torch.tensor(REACHES).to(drawn).repeat_interleave(looks)[:, None]
-    x = (drawn.mean(0) + scale * (drawn - drawn.mean(0))).view(len(REACHES), looks, -1)
-    steep = torch.nan_to_num(_slope(model, x.flatten(0, 1))).norm(dim=-1).view(len(REACHES), looks)
-    chosen = steep.topk(steepest, -1).indices[..., None].expand(-1, -1, x.shape[-1])
-    return torch.cat([x[:, :descents], x.gather(1, chosen)], 1).flatten(0, 1)
+    looks, found = min(most, CELLS // model.support.width), []
+    for reach in REACHES:
+        n = looks if reach == 1 or not model.differentiable else looks // FEWER
+        drawn = model.reference().draw(max(descents, n), generator=generator)
+        x = drawn.mean(0) + reach * (drawn - drawn.mean(0))
+        steep = torch.nan_to_num(_slope(model, x)).norm(dim=-1)
+        found += [x[:descents], x[steep.topk(min(steepest, len(x))).indices]]
+    return torch.cat(found)
 
 
 def _slope(model: EnergyModel, x: Tensor) -> Tensor:
@@ -218,7 +221,7 @@ def _beside(model: EnergyModel, minima: Tensor, generator: torch.Generator) -> T
     if not len(bent.x):
         return minima[:0]
     far = float(model.reference().draw(SOUGHT, generator=generator).std())
-    looks, found = min(MOST_LOOKS, CELLS // minima.shape[1]), []
+    looks, found = min(MOST_LOOKS, CELLS // minima.shape[1]) // (FEWER // 2), []
     for inside, outside in BESIDE:
         which = torch.arange(looks, device=minima.device) % len(bent.x)
         scales = inside * bent.scales[which] ** (1 - outside) * far**outside
@@ -244,7 +247,7 @@ def descended(model: EnergyModel, x: Tensor, steps: int = DESCENT_STEPS) -> Tens
     those that are not finite stay.
     """
     lowest = x.clone().requires_grad_()
-    optimizer = torch.optim.Rprop([lowest], lr=0.1 * float(x.std()))
+    optimizer = torch.optim.Rprop([lowest], lr=FIRST_STEP * (float(x.std(correction=0)) or 1.0))
     for _ in range(steps):
         lowest.grad = _slope(model, lowest)
         optimizer.step()
