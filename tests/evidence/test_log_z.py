@@ -12,9 +12,9 @@ from torch.distributions import Normal, Uniform
 
 import partita
 from partita.core import Binary, Categorical, Count, Interval, Quantity, Real, Spin, Support
-from partita.errors import InputError, OutOfBudget, Unsupported
+from partita.errors import Diverged, InputError, OutOfBudget, Unsupported
 from partita.evaluators import Enumeration, ImportanceSampling, Quadrature
-from partita.evaluators.partition.portfolio import judged
+from partita.evaluators.partition.portfolio import _failure, judged
 from partita.models import RBM, Mixture
 
 LOG_2PI = math.log(2 * math.pi)
@@ -234,3 +234,19 @@ def test_an_integral_over_boxes_contradicts_what_lies_below_it() -> None:
     assert q.high == pytest.approx(0.02)
     missed = {"Quadrature": summed, "Sandwich": quantity(0.7, 0.02)}
     assert judged(missed).value == 0.7
+
+
+def test_a_pole_at_an_end_is_no_error() -> None:
+    # far out the coordinate is rounded onto its end, where this density is infinite
+    q = partita.log_z(
+        lambda x: -0.7 * x.log().sum(-1) - x.sum(-1),
+        Interval(1, 0.0, math.inf),
+        evaluator=ImportanceSampling(),
+    )
+    assert q.value == pytest.approx(math.lgamma(0.3), abs=0.05)
+
+
+def test_the_last_reason_says_whether_the_budget_was_too_small() -> None:
+    short = OutOfBudget("Annealing would take longer than there is time for.")
+    assert isinstance(_failure([Diverged("a"), short]), OutOfBudget)
+    assert isinstance(_failure([short, Diverged("a")]), Diverged)

@@ -16,7 +16,7 @@ Letters: N states, D visible, K components, V values of a coordinate.
 
 import math
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,19 +30,24 @@ from partita.integration.differences import central_bend, central_slope
 from partita.models.energy.guided import Components, NormalMixture, ProductMixture
 from partita.models.energy.units import whitening_of
 
+# scales at which modes beside known ones are looked for: of a minimum's own deviations, and the
+# power with which they go over into the reference's
+BESIDE = ((0.25, 0.0), (0.5, 0.0), *((1.0, k / 6) for k in range(7)))
 SETTLING_STEPS = 50  # of the kernel at beta = 1
 MOST_SETTLING = 10  # times as many, while energies fall
 COLD = (4.0, 2.0)  # inverse temperatures of chains that are cooled
 COOLING_STEPS = 15  # at each of them
 # points at each distance, their coordinates, and points at once
-MOST_LOOKS, CELLS, AT_ONCE = 8192, 1 << 17, 1024
+MOST_LOOKS, CELLS, AT_ONCE = 1 << 17, 1 << 20, 4096
 STEEPEST = 64  # of them descend from where the energy is steepest
 DESCENTS, DESCENT_STEPS = 192, 100  # others that descend; on real supports
+FIRST_STEP = 0.01  # of all points' deviation, which steps of a descent begin with and grow from
 # the same without a gradient, where a slope takes two evaluations for each coordinate
 FEW_LOOKS, FEW_STEEPEST, FEW_DESCENTS = 512, 8, 24
 MOST_BENT = 64  # coordinates up to which second derivatives are taken
 SAME = 0.05  # of the reference's deviation, within which two minima are one
 PIT = 10.0  # nats by which a minimum may hold less than draws of the reference show
+FEWER = 16  # times as few where a mode is less likely to be: farther out, or by a known one
 REACHES = (1.0, 2.0, 4.0, 8.0)  # of the reference's deviations, from which points descend
 SOUGHT = 64  # chains of each kind of start
 EXPLAINED = 3.0  # nats by which a product at a state may explain it better than the mixture does
@@ -54,6 +59,19 @@ ROUNDS = 4  # of EM
 EVEN = 0.3  # share of the weights that is dealt out evenly
 MOST_FULL = 20  # coordinates up to which normals have full covariances
 SIZES = (1, 2, 4, 8, 16)  # mixtures of normals that are tried
+
+
+class Bent(NamedTuple):
+    """Minima with the deviations and axes that the bends there give."""
+
+    x: Tensor  # (M, D)
+    scales: Tensor  # (M, D)
+    axes: Tensor  # (M, D, D)
+
+    def draw(self, which: Tensor, scales: Tensor, generator: torch.Generator) -> Tensor:
+        """A normal draw about each of these minima, with these deviations ``(n, D)``."""
+        u = rng.normal(tuple(scales.shape), self.x, generator)
+        return self.x[which] + torch.einsum("nij,nj->ni", self.axes[which], scales * u)
 
 
 @torch.no_grad()
@@ -91,9 +109,13 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
 
 
 def minima_of(model: EnergyModel, generator: torch.Generator) -> Tensor:
-    """Minima of the energy on real coordinates downhill from far and wide, ``(M, D)``."""
+    """Minima of the energy on real coordinates downhill from far and wide, and from beside those
+    that were found, ``(M, D)``.
+    """
     apart = SAME * float(reference_draws(model).std())
-    return distinct(descended(model, _far_and_wide(model, generator)), apart)
+    minima = distinct(descended(model, _far_and_wide(model, generator)), apart)
+    beside = _beside(model, minima, generator)
+    return distinct(torch.cat([minima, descended(model, beside)]), apart) if len(beside) else minima
 
 
 def come_to_rest(
@@ -125,13 +147,14 @@ def _far_and_wide(model: EnergyModel, generator: torch.Generator) -> Tensor:
         if model.differentiable
         else (min(FEW_LOOKS, MOST_LOOKS), FEW_STEEPEST, min(FEW_DESCENTS, DESCENTS))
     )
-    looks = max(descents, min(most, CELLS // model.support.width))
-    drawn = model.reference().draw(looks * len(REACHES), generator=generator)
-    scale = torch.tensor(REACHES).to(drawn).repeat_interleave(looks)[:, None]
-    x = (drawn.mean(0) + scale * (drawn - drawn.mean(0))).view(len(REACHES), looks, -1)
-    steep = torch.nan_to_num(_slope(model, x.flatten(0, 1))).norm(dim=-1).view(len(REACHES), looks)
-    chosen = steep.topk(steepest, -1).indices[..., None].expand(-1, -1, x.shape[-1])
-    return torch.cat([x[:, :descents], x.gather(1, chosen)], 1).flatten(0, 1)
+    looks, found = min(most, CELLS // model.support.width), []
+    for reach in REACHES:
+        n = looks if reach == 1 or not model.differentiable else looks // FEWER
+        drawn = model.reference().draw(max(descents, n), generator=generator)
+        x = drawn.mean(0) + reach * (drawn - drawn.mean(0))
+        steep = torch.nan_to_num(_slope(model, x)).norm(dim=-1)
+        found += [x[:descents], x[steep.topk(min(steepest, len(x))).indices]]
+    return torch.cat(found)
 
 
 def _slope(model: EnergyModel, x: Tensor) -> Tensor:
@@ -175,6 +198,13 @@ def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generat
     """
     if minima.shape[1] > MOST_BENT:
         return minima[torch.arange(n, device=minima.device) % len(minima)]
+    bent = _bent(model, minima, generator)
+    which = torch.arange(n, device=minima.device) % max(1, len(bent.x))
+    return bent.draw(which, bent.scales[which], generator) if len(bent.x) else bent.x
+
+
+def _bent(model: EnergyModel, minima: Tensor, generator: torch.Generator) -> Bent:
+    """Those of the minima that are no pits, with deviations no larger than the reference's."""
     drawn = model.reference().draw(SOUGHT, generator=generator)
     flat = float(minima.new_tensor(1.0) / drawn.var().clamp_min(1e-12))
     bends: list[Any] = [_bend(model, at) for at in minima]
@@ -183,11 +213,30 @@ def _around(model: EnergyModel, minima: Tensor, n: int, generator: torch.Generat
     scales, axes = curvature.rsqrt().to(minima), axes.to(minima)
     held = 0.5 * (math.log(2 * math.pi) - curvature.log()).sum(-1) - model.free_energy(minima)
     kept = (held > _shown_by(model, drawn) - PIT).nonzero()[:, 0]
-    if not len(kept):
+    return Bent(minima[kept], scales[kept], axes[kept])
+
+
+def _beside(model: EnergyModel, minima: Tensor, generator: torch.Generator) -> Tensor:
+    """Points from which to descend to modes that the known ones outshine: of many, drawn about
+    known minima at all scales from inside of them up to the reference's deviations, those of each
+    scale where the energy is steepest in a minimum's own deviations.
+    """
+    if not model.differentiable or minima.shape[1] > MOST_BENT:
         return minima[:0]
-    which = kept[torch.arange(n, device=minima.device) % len(kept)]
-    u = rng.normal((n, minima.shape[1]), minima, generator)
-    return minima[which] + torch.einsum("nij,nj->ni", axes[which], scales[which] * u)
+    bent = _bent(model, minima, generator)
+    if not len(bent.x):
+        return minima[:0]
+    far = float(model.reference().draw(SOUGHT, generator=generator).std())
+    looks, found = min(MOST_LOOKS, CELLS // minima.shape[1]) // (FEWER // 2), []
+    for inside, outside in BESIDE:
+        which = torch.arange(looks, device=minima.device) % len(bent.x)
+        scales = inside * bent.scales[which] ** (1 - outside) * far**outside
+        x = bent.draw(which, scales, generator)
+        slope = torch.nan_to_num(_slope(model, x))
+        own = torch.einsum("nij,ni->nj", bent.axes[which], slope) * bent.scales[which]
+        found.append(x[own.norm(dim=-1).topk(min(STEEPEST, looks)).indices])
+    x = torch.cat(found)
+    return x[torch.isfinite(model.free_energy(x))]
 
 
 def _shown_by(model: EnergyModel, drawn: Tensor) -> float:
@@ -204,7 +253,7 @@ def descended(model: EnergyModel, x: Tensor, steps: int = DESCENT_STEPS) -> Tens
     those that are not finite stay.
     """
     lowest = x.clone().requires_grad_()
-    optimizer = torch.optim.Rprop([lowest], lr=0.1 * float(x.std()))
+    optimizer = torch.optim.Rprop([lowest], lr=FIRST_STEP * (float(x.std(correction=0)) or 1.0))
     for _ in range(steps):
         lowest.grad = _slope(model, lowest)
         optimizer.step()

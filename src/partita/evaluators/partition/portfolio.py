@@ -39,7 +39,7 @@ ON_MODELS = (CERTIFYING, "NestedSampling")
 WIDEST = 30  # coordinates up to which a mixture is fitted to the mass
 # evaluations of a function that annealing takes, by whether it has slopes
 ANNEALING = {True: 2_000_000, False: 4_000_000}
-SEARCH = 150_000  # evaluations that a search for modes far and wide takes
+SEARCH = 450_000  # evaluations that a search for modes far and wide takes
 SHARED = 64  # draws of a method that the next ones are pointed to
 
 
@@ -66,13 +66,13 @@ class Portfolio:
         if isinstance(model, Target):
             model = pointed_far_and_wide(model, generator)
         tried: dict[str, Quantity] = {}
-        failed: dict[str, str] = {}
+        failed: dict[str, Exception] = {}
         for name, method in methods(model, self.level):
             try:
                 check_time(name, model)
                 tried[name] = method(model, generator=generator)
             except (Diverged, Unsupported, OutOfBudget) as error:
-                failed[name] = str(error)
+                failed[name] = error
                 continue
             if judged(tried).trusted:
                 break
@@ -80,8 +80,9 @@ class Portfolio:
             if isinstance(model, Target) and draws is not None:
                 model = model.pointing_to(draws[:SHARED].to(model.like))
         if not tried:
-            raise _failure(failed, model)
-        return _with_draws(judged(tried), tried, failed)
+            raise _failure(list(failed.values()))
+        reasons = {name: str(error) for name, error in failed.items()}
+        return _with_draws(judged(tried), tried, reasons)
 
 
 def methods(model: EnergyModel, level: float) -> Iterator[tuple[str, PartitionEvaluator]]:
@@ -165,8 +166,7 @@ def _over(found: list[Quantity]) -> Quantity:
     return replace(best, kind="estimate", low=low, high=high, verdict="do not publish")
 
 
-def _failure(failed: dict[str, str], model: EnergyModel) -> Exception:
+def _failure(reasons: list[Exception]) -> Exception:
     """The reason of the method that got furthest."""
-    last = list(failed.values())[-1]
-    spent = isinstance(model, Target) and all("spent" in reason for reason in failed.values())
-    return OutOfBudget(last) if spent else Diverged(last)
+    last = str(reasons[-1])
+    return OutOfBudget(last) if isinstance(reasons[-1], OutOfBudget) else Diverged(last)

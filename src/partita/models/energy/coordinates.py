@@ -47,6 +47,10 @@ class Coordinates(ABC):
         """log |dT/du|, ``(*, D) -> (*)``; of a prior, whose normal density takes its place, 0."""
         return torch.zeros(u.shape[:-1], dtype=u.dtype, device=u.device)
 
+    def inside(self, x: Tensor) -> Tensor:
+        """Whether rows are finite, and were not rounded onto an end, ``(*, D) -> (*)``."""
+        return x.isfinite().all(-1)
+
 
 class Unbounded(Coordinates):
     """x is u."""
@@ -88,6 +92,9 @@ class Bounded(Coordinates):
         )
         each = torch.where(self.from_low, u, each)
         return torch.where(self.from_high, -u, each).sum(-1)
+
+    def inside(self, x: Tensor) -> Tensor:
+        return (x.isfinite() & (x > self.low) & (x < self.high)).all(-1)
 
     def _between(self, u: Tensor) -> Tensor:
         low, high = self._finite(self.low), self._finite(self.high)

@@ -94,12 +94,14 @@ class Target(FromProduct, FromNormal):
         return -self._log_f(x) - self.coordinates.log_jacobian(x)
 
     def _log_f(self, u: Tensor) -> Tensor:
-        """log f of the caller; minus infinity where x is beyond the numbers of float64."""
+        """log f of the caller; minus infinity where x is beyond the numbers of float64, or was
+        rounded onto an end, where a density may have a pole.
+        """
         self.budget.check(self.log_density.calls)
         if type(u) is not Tensor:  # it follows what is computed
             return self.log_density(self.outer(u))
         x = self.outer(u.reshape(-1, self.support.width))
-        inside = x.isfinite().all(-1)
+        inside = self.coordinates.inside(x) if self.coordinates else x.isfinite().all(-1)
         if bool(inside.all()):
             return self.log_density(x).to(u.dtype).view(u.shape[:-1])
         log_f = u.new_full((len(x),), -math.inf)
