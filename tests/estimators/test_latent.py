@@ -141,5 +141,7 @@ def test_steps_of_several_columns_and_holes_in_time() -> None:
     holes[:, 4:6] = np.nan  # the third step, between two that mostly agree
     agree = X[:30, 2] == X[:30, 6]
     assert (model.impute(holes, random_state=0)[agree, 4] == X[:30][agree, 4]).mean() > 0.9
-    with pytest.raises(InputError, match="vrnn: step_columns must divide the 12 columns; got 5"):
+    with pytest.raises(
+        InputError, match="VRNNDensity: step_columns must divide the 12 columns; got 5"
+    ):
         VRNNDensity(step_columns=5).fit(X)

@@ -119,6 +119,8 @@ def _potts(path: Path) -> EnergyModel:
 
 def _arrays(path: Path, kind: str, **dimensions: int) -> list[Tensor]:
     """The parameters, which must all be there with so many dimensions and finite."""
+    if not path.is_file():
+        raise unusable("log-z", "TARGET", "be a file that exists", repr(str(path)))
     found = read_arrays(path, dimensions)
     for name, count in dimensions.items():
         if name not in found:

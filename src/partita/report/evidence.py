@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from partita.core.quantity import Quantity
+from partita.evaluators.partition.quadrature import UNSEEN_TIGHT
 from partita.report import format, plots
 from partita.report.blocks import Beside, Big, Block, Figure, Section, Table, Text
 from partita.report.page import write_page
@@ -68,17 +69,24 @@ def _cost(q: Quantity) -> str:
 def _intervals(tried: dict[str, Quantity], q: Quantity) -> Figure:
     names = [*tried, "answer"]
     each = [*tried.values(), q]
+    # less the answer: the page keeps a few digits of every number
     values, lows, highs = (
-        np.array([getattr(one, end) for one in each]) for end in ("value", "low", "high")
+        np.array([getattr(one, end) - q.value for one in each]) for end in ("value", "low", "high")
     )
+    endless, known = np.isinf(highs), [*lows, *highs[np.isfinite(highs)]]
+    highs = np.where(endless, max(known) + 0.3 * (max(known) - min(known)), highs)
     symbols = ["circle" if one.trusted else "x" for one in each]
     colors = [plots.color(i) for i in range(len(tried))] + [plots.MODEL]
     marks = {"size": 10, "color": colors, "symbol": symbols}
     bars = plots.errors(values, lows, highs, thickness=1.5, color=plots.DATA)
     trace = plots.scatter(values, names, "markers", error_x=bars, marker=marks)
     alt = f"log Z by {len(tried)} methods with their intervals, and the answer, {q.value:.3f}."
-    layout = {"xaxis": plots.axis("log Z, nats"), "yaxis": {"autorange": "reversed"}}
-    caption = "Bars are intervals. A cross marks a number that is not to be published."
+    layout = {
+        "xaxis": plots.axis(f"log Z less {q.value:.3f}, nats"),
+        "yaxis": {"autorange": "reversed"},
+    }
+    caption = "Bars are intervals. A cross marks a number that is not to be published"
+    caption += "; a bar that ends at the edge has no upper end." if endless.any() else "."
     return Figure([trace], alt, layout, caption, 120 + 34 * len(each))
 
 
@@ -110,6 +118,12 @@ def _cloud(x: np.ndarray, i: int, j: int) -> Figure:
 
 def _limits(q: Quantity) -> Iterator[Block]:
     if q.kind == "exact":
+        return
+    if q.verdict == "tight" and q.details.get("unseen", 1.0) <= UNSEEN_TIGHT:
+        yield Text(
+            "Bounds on the function over boxes show that no peak hides anywhere between or beyond "
+            "the points at which it was looked at."
+        )
         return
     yield Text(
         "A mode that no row shows, no descent rolls into and no walk enters is in no number, and "

@@ -72,7 +72,9 @@ def interval(q: Quantity, digits: int = 3) -> str:
     """The interval with its level; nothing for an exact number."""
     if q.kind == "exact":
         return ""
-    return f"[{q.low:.{digits}f}, {q.high:.{digits}f}] ({percent(q.level)})"
+    half = max(q.high - q.value, q.value - q.low)
+    ends = f"[{q.low:.{digits}f}, {q.high:.{digits}f}]"
+    return f"{f'± {half:.0e}' if half < 0.5 * 10**-digits else ends} ({percent(q.level)})"
 
 
 def diagnostics(q: Quantity, without: Collection[str] = ()) -> list[list[str]]:

@@ -108,6 +108,7 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
     return come_to_rest(model, kernel.suited_to(model, x), x, generator)
 
 
+@torch.no_grad()
 def minima_of(model: EnergyModel, generator: torch.Generator) -> Tensor:
     """Minima of the energy on real coordinates downhill from far and wide, and from beside those
     that were found, ``(M, D)``.

@@ -169,7 +169,10 @@ class Climb:
         order by likelihood, whichever is larger.
         """
         means = around.means()
-        scale = (around.x - means[around.cluster]).std(0) + 1e-30
+        scale = (around.x - means[around.cluster]).std(0)
+        # a coordinate that is alike everywhere, but for rounding of its mean, tells nothing
+        alike = scale <= 1e3 * torch.finfo(scale.dtype).eps * around.x.abs().amax(0)
+        scale = scale.masked_fill(alike, math.inf)
         center = means[around.cluster[start]]
         a, b = ((place.x - center) / scale for place in (at, to))
         by_place = (a * b).sum() / (a.square().sum() * b.square().sum()).sqrt().clamp_min(1e-30)
