@@ -14,7 +14,7 @@ import partita
 from partita.core import Binary, Categorical, Count, Interval, Quantity, Real, Spin, Support
 from partita.errors import Diverged, InputError, OutOfBudget, Unsupported
 from partita.evaluators import Enumeration, ImportanceSampling, Quadrature
-from partita.evaluators.partition.portfolio import _failure, judged
+from partita.evaluators.partition.portfolio import _failure, judged, methods
 from partita.models import RBM, Mixture
 
 LOG_2PI = math.log(2 * math.pi)
@@ -250,3 +250,16 @@ def test_the_last_reason_says_whether_the_budget_was_too_small() -> None:
     short = OutOfBudget("Annealing would take longer than there is time for.")
     assert isinstance(_failure([Diverged("a"), short]), OutOfBudget)
     assert isinstance(_failure([short, Diverged("a")]), Diverged)
+
+
+def test_methods_on_models_of_many_sites_end_soon() -> None:
+    """Nested sampling of a hundred bits would take hours: it is tried on functions and on few real
+    coordinates only.
+    """
+    g = torch.Generator().manual_seed(0)
+    names = {
+        model: [name for name, _ in methods(model, 0.95)]
+        for model in (RBM(100, 30, generator=g), RBM(4, 30, visible_units="gaussian", generator=g))
+    }
+    wide, narrow = names.values()
+    assert wide == ["Sandwich"] and narrow == ["Sandwich", "NestedSampling"]

@@ -37,6 +37,9 @@ DRAWING = ("ImportanceSampling", "NestedSampling")  # which are witnesses
 ON_FUNCTIONS = ("ImportanceSampling", CERTIFYING, "NestedSampling")
 ON_MODELS = (CERTIFYING, "NestedSampling")
 WIDEST = 30  # coordinates up to which a mixture is fitted to the mass
+# evaluations after which nested sampling ends unfinished: with many coordinates a point that
+# forgets where it began takes very many
+CLIMBING = 4_000_000
 # evaluations of a function that annealing takes, by whether it has slopes
 ANNEALING = {True: 2_000_000, False: 4_000_000}
 SEARCH = 450_000  # evaluations that a search for modes far and wide takes
@@ -92,7 +95,15 @@ def methods(model: EnergyModel, level: float) -> Iterator[tuple[str, PartitionEv
             continue
         if name == "ImportanceSampling" and model.support.width > WIDEST:
             continue
-        yield name, capability.part_named(name)(**({} if name in EXACT else {"level": level}))
+        if name == "NestedSampling" and not (isinstance(model, Target) or _few_reals(model)):
+            continue
+        settings = {} if name in EXACT else {"level": level}
+        settings |= {"evaluations": CLIMBING} if name == "NestedSampling" else {}
+        yield name, capability.part_named(name)(**settings)
+
+
+def _few_reals(model: EnergyModel) -> bool:
+    return isinstance(model.support, Real) and model.support.width <= WIDEST
 
 
 def pointed_far_and_wide(target: Target, generator: torch.Generator) -> Target:

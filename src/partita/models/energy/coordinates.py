@@ -140,8 +140,9 @@ class Quantiles(torch.autograd.Function):
         numbers = u.detach().double().cpu().numpy().clip(-FARTHEST, FARTHEST)
         upper = numbers > 0  # from the nearer end, where probabilities keep their digits
         tail = stats.norm.cdf(-np.abs(numbers))
-        x = np.where(upper, marginal.isf(tail), marginal.ppf(tail))
-        slope = np.exp(stats.norm.logpdf(numbers) - marginal.logpdf(x))
+        with np.errstate(all="ignore"):  # far out there may be no density left
+            x = np.where(upper, marginal.isf(tail), marginal.ppf(tail))
+            slope = np.exp(stats.norm.logpdf(numbers) - marginal.logpdf(x))
         ctx.save_for_backward(torch.as_tensor(slope).to(u))
         return torch.as_tensor(x).to(u)
 
