@@ -189,6 +189,9 @@ def test_bad_questions_to_a_run(call: Any, fitted: Path) -> None:
     assert "--evaluator must be one of 'auto'" in sentence(
         call("evaluate", "run", "--evaluator", "iwae-" + "9" * 5000)
     )
+    assert "--evaluator must end in a whole number of at least 2; got 'iwae-0'." in sentence(
+        call("evaluate", "run", "--evaluator", "iwae-0")
+    )
     assert "RUN must be a folder with a config.json" in sentence(
         call("evaluate", "nowhere", "digits")
     )

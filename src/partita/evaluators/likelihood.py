@@ -25,7 +25,7 @@ from partita.core.protocols import (
     in_double,
 )
 from partita.core.quantity import Quantity, pooled
-from partita.errors import Diverged
+from partita.errors import Diverged, InputError, invalid
 from partita.evaluators.partition.portfolio import Portfolio
 from partita.runtime import memory_limit, processes
 from partita.tables import Rows, as_rows
@@ -261,6 +261,12 @@ def named_evaluator(name: Any, owner: str = "evaluate", *, bounds: bool = False)
     base, _, count = name.rpartition("-")
     base, settings = (base, (int(count),)) if count.isdecimal() and len(count) < 19 else (name, ())
     if bounds and base in BOUNDS:
-        return capability.part_named(BOUNDS[base])(*settings)
+        try:
+            return capability.part_named(BOUNDS[base])(*settings)
+        except InputError as error:
+            if error.facts is None:
+                raise
+            allowed = f"end in {error.facts.allowed.removeprefix('be ')}"
+            raise invalid(owner, "evaluator", allowed, repr(name)) from None
     check_choice(owner, "evaluator", name, ("auto", *EVALUATORS, *(BOUNDS if bounds else ())))
     return None if name == "auto" else capability.part_named(EVALUATORS[name])()
