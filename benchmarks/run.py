@@ -119,7 +119,7 @@ def _run(name: str, quick: bool) -> Record | None:
     threads = torch.get_num_threads()
     started = time.perf_counter()
     about: dict[str, Any] = {
-        "title": (module.__doc__ or "").split("\n")[0],
+        "title": " ".join((module.__doc__ or "").split("\n\n")[0].split()),
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     }
     told = {"quick": quick} if "quick" in inspect.signature(module.run).parameters else {}
