@@ -16,6 +16,7 @@ from partita.errors import Diverged, InputError, OutOfBudget, Unsupported
 from partita.evaluators import Enumeration, ImportanceSampling, Quadrature
 from partita.evaluators.partition.portfolio import _failure, judged, methods
 from partita.models import RBM, Mixture
+from partita.runtime import deadline
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -263,3 +264,5 @@ def test_methods_on_models_of_many_sites_end_soon() -> None:
     }
     wide, narrow = names.values()
     assert wide == ["Sandwich"] and narrow == ["Sandwich", "NestedSampling"]
+    with deadline.ending_within(60):
+        assert [name for name, _ in methods(list(names)[1], 0.95)] == ["Sandwich"]

@@ -12,6 +12,7 @@ that lies lower has missed something. What one method finds the next ones are po
 Letters: h half of an interval.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -95,15 +96,19 @@ def methods(model: EnergyModel, level: float) -> Iterator[tuple[str, PartitionEv
             continue
         if name == "ImportanceSampling" and model.support.width > WIDEST:
             continue
-        if name == "NestedSampling" and not (isinstance(model, Target) or _few_reals(model)):
+        if name == "NestedSampling" and not _climbs_soon(model):
             continue
         settings = {} if name in EXACT else {"level": level}
         settings |= {"evaluations": CLIMBING} if name == "NestedSampling" else {}
         yield name, capability.part_named(name)(**settings)
 
 
-def _few_reals(model: EnergyModel) -> bool:
-    return isinstance(model.support, Real) and model.support.width <= WIDEST
+def _climbs_soon(model: EnergyModel) -> bool:
+    """Whether nested sampling is worth its time: on a function, which has a budget of its own, and
+    on few real coordinates where no deadline is near.
+    """
+    few = isinstance(model.support, Real) and model.support.width <= WIDEST
+    return isinstance(model, Target) or (few and deadline.left() == math.inf)
 
 
 def pointed_far_and_wide(target: Target, generator: torch.Generator) -> Target:
