@@ -155,7 +155,7 @@ def test_exchanges_are_accepted_with_the_metropolis_probability(
     energy = [-log_phi(model, beta) for beta in BETAS]
     places = [6, 1, 3, 5]
     ladder = STATES[places][:, None].expand(-1, CHAINS, -1).clone()
-    swapped, share, origin = exchange(
+    swapped, share, origin, _ = exchange(
         model, ladder, torch.tensor(BETAS, dtype=torch.float64), parity, generator
     )
     offered, accepted = range(parity, 3, 2), []

@@ -97,6 +97,16 @@ class Field(NamedTuple):
     input: Tensor | None = None  # for an RBM x W + c, (*, H)
 
 
+class Neighbors(NamedTuple):
+    """Energies of a ladder's states: F on their own rungs, and by how much it is more there than
+    on the rung above and on the rung below.
+    """
+
+    own: Tensor  # (T, C)
+    up: Tensor  # (T - 1, C)
+    down: Tensor  # (T - 1, C)
+
+
 @runtime_checkable
 class Data(Protocol):
     """Rows to learn from, in memory or not."""
@@ -246,6 +256,8 @@ class EnergyModel(Model):
     begins_exactly: ClassVar[bool] = True  # whether the reference can be drawn from
     differentiable: bool = True  # whether F has a gradient that autograd finds
     beta: Tensor | float = 1.0  # place on the way from the reference (0) to the model (1)
+    # weights by name that the model had while it was trained, earliest first, where they were kept
+    trajectory: tuple[Mapping[str, Tensor], ...] = ()
     anchors: Tensor
     anchored: Tensor
 
@@ -338,6 +350,19 @@ class EnergyModel(Model):
         """
         field = self.field(x) if field is None else field
         return self.energy_along(field, betas.reshape(-1, *[1] * (x.dim() - 1)))
+
+    def neighbors(self, ladder: Tensor, betas: Tensor) -> Neighbors:
+        """Energies of the states of all rungs, ``(T, C, D)``, there and on the rungs beside."""
+        field, b = self.field(ladder), betas[:, None]
+        own = self.energy_along(field, b)
+        above, below = (self.energy_along(field, b.roll(-shift, 0)) for shift in (1, -1))
+        return Neighbors(own, (own - above)[:-1], (own - below)[1:])
+
+    def rungs(self, betas: Tensor) -> "list[EnergyModel]":
+        """What moves the rungs of a ladder ``(T, C, D)``: one model for all of them, or one for
+        each.
+        """
+        return [self.annealed(betas[:, None])]
 
     def slope(self, x: Tensor, beta: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
         """F and dF/dx, ``(*, D) -> (*), (*, D)``, where the model knows a quicker way than a

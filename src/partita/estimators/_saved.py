@@ -56,6 +56,7 @@ class SavedEstimator(BaseEstimator):
             "stopped": run.stopped,
             "warnings": run.warnings,
             "weights": {"use": dict(self.model_.state_dict())},
+            "trajectory": [dict(weights) for weights in getattr(self.model_, "trajectory", ())],
             "kept": self._kept(),
         }
         checkpoint.save_tree(folder / WEIGHTS, tree)

@@ -14,8 +14,16 @@ from torch import Tensor
 from partita.core import rng
 from partita.core.arguments import check_real, check_tensor
 from partita.core.capability import require
-from partita.core.protocols import ChainState, EnergyModel, Field, Sampler, StepInfo, check_kernel
-from partita.errors import invalid
+from partita.core.protocols import (
+    ChainState,
+    EnergyModel,
+    Field,
+    Neighbors,
+    Sampler,
+    StepInfo,
+    check_kernel,
+)
+from partita.errors import Unsupported, invalid
 
 
 class LadderState(NamedTuple):
@@ -33,13 +41,14 @@ class LadderState(NamedTuple):
 
 
 class LadderInfo(NamedTuple):
-    """What the kernel did on every rung, the share of accepted exchanges, and the rung from which
-    each rung's state came.
+    """What the kernel did on every rung, the share of accepted exchanges, the rung from which each
+    rung's state came, and the energies before it came.
     """
 
     kernel: StepInfo
     swapped: Tensor  # ()
     origin: Tensor  # (T, C)
+    energies: Neighbors
 
     def numbers(self) -> dict[str, Tensor]:
         """``swapped``, and the kernel's numbers on the model's own rung."""
@@ -83,22 +92,32 @@ class Tempering(Sampler[LadderState]):
     def init(self, model: EnergyModel, x: Tensor, *, generator: torch.Generator) -> LadderState:
         require("Tempering", model)
         ladder = x.expand(len(self.betas), *x.shape).clone()
-        inner = self.kernel.init(self._rungs(model, x), ladder, generator=generator)
+        first, *others = model.rungs(self._betas(x))
+        if others and self.kernel.remembers:
+            raise Unsupported(
+                f"Tempering along the weights that {model.title()} had needs a kernel that "
+                f"remembers x alone, and {type(self.kernel).__name__} remembers more. Use Gibbs() "
+                "instead."
+            )
+        inner = self.kernel.init(first, ladder, generator=generator)
         return LadderState(ladder, torch.zeros((), dtype=torch.long), self._remembered(inner))
 
     @torch.no_grad()
     def step(
         self, model: EnergyModel, state: LadderState, *, generator: torch.Generator
     ) -> tuple[LadderState, LadderInfo]:
-        rungs = self._rungs(model, state.ladder)
-        renewed = self._renewed(model, state.ladder, generator)
-        inner = self.kernel.place(rungs, state.kernel, renewed, generator=generator)
-        inner, info = self.kernel.step(rungs, inner, generator=generator)
-        ladder, swapped, origin = exchange(
-            model, inner.x, self._betas(state.ladder), int(state.parity), generator
-        )
+        betas = self._betas(state.ladder)
+        models = model.rungs(betas)
+        parts = self._renewed(model, state.ladder, generator).chunk(len(models))
+        moved = [
+            self._moved(rungs, state.kernel, x, generator)
+            for rungs, x in zip(models, parts, strict=True)
+        ]
+        inner, info = moved[-1]
+        x = torch.cat([each.x for each, _ in moved])
+        ladder, swapped, origin, energies = exchange(model, x, betas, int(state.parity), generator)
         following = LadderState(ladder, 1 - state.parity, self._remembered(inner))
-        return following, LadderInfo(info, swapped, origin)
+        return following, LadderInfo(info, swapped, origin, energies)
 
     def place(
         self,
@@ -119,6 +138,16 @@ class Tempering(Sampler[LadderState]):
     def reopen(self, state: LadderState) -> LadderState:
         return state._replace(kernel=self.kernel.reopen(state.kernel))
 
+    def _moved(
+        self,
+        rungs: EnergyModel,
+        remembered: ChainState | tuple[()],
+        x: Tensor,
+        generator: torch.Generator,
+    ) -> tuple[ChainState, StepInfo]:
+        placed = self.kernel.place(rungs, remembered, x, generator=generator)
+        return self.kernel.step(rungs, placed, generator=generator)
+
     def _renewed(self, model: EnergyModel, ladder: Tensor, generator: torch.Generator) -> Tensor:
         """The ladder with fresh draws of the reference where it has a rung there: what arrives at
         it forgets where it was.
@@ -134,25 +163,20 @@ class Tempering(Sampler[LadderState]):
     def _betas(self, like: Tensor) -> Tensor:
         return like.new_tensor(self.betas)
 
-    def _rungs(self, model: EnergyModel, like: Tensor) -> EnergyModel:
-        return model.annealed(self._betas(like)[:, None])
-
 
 def exchange(
     model: EnergyModel, ladder: Tensor, betas: Tensor, parity: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Neighbors]:
     """Offer an exchange to every second pair of neighbors; the ladder, the share accepted, the rung
-    each state came from, ``(T, C)``.
+    each state came from, ``(T, C)``, and the energies that decided.
     """
     # two rungs are offered theirs every time
     low = torch.arange(parity % (len(betas) - 1), len(betas) - 1, 2, device=ladder.device)
-    here = model.field(ladder)
-    own = model.energy_along(here, betas[:, None])
-    up, down = (model.energy_along(here, betas.roll(-shift)[:, None]) for shift in (1, -1))
-    log_accept = own[low] + own[low + 1] - up[low] - down[low + 1]
+    energies = model.neighbors(ladder, betas)
+    log_accept = energies.up[low] + energies.down[low]
     accept = rng.uniform(log_accept.shape, log_accept, generator).log() < log_accept
     origin = torch.arange(len(betas), device=ladder.device)[:, None].repeat(1, ladder.shape[1])
     origin[low] += accept.long()
     origin[low + 1] -= accept.long()
     swapped = ladder.gather(0, origin[..., None].expand_as(ladder))
-    return swapped, accept.to(log_accept.dtype).mean(), origin
+    return swapped, accept.to(log_accept.dtype).mean(), origin, energies

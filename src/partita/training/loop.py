@@ -15,7 +15,7 @@ from torch import Tensor
 
 from partita.core import capability, rng
 from partita.core.arguments import check_flag, check_generator, check_path, check_role
-from partita.core.protocols import Capability, Model, Objective, Update
+from partita.core.protocols import Capability, EnergyModel, Model, Objective, Update
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.runtime import deadline, memory_limit, processes
 from partita.runtime.files import Json, JsonObject
@@ -310,9 +310,12 @@ def _finish(session: Session, folder: RunFolder, config: JsonObject, stopped: st
         "stopped": stopped,
         "warnings": session.warnings,
         "weights": {"use": use, "last": last, "average": average},
+        "trajectory": [kept.weights for kept in session.trajectory],
     }
     folder.finish(session, saved)
     model.load_state_dict(use)
+    if isinstance(model, EnergyModel):
+        model.trajectory = tuple(kept.weights for kept in session.trajectory)
     for text in session.warnings:
         warnings.warn(f"fit: {text}", PartitaWarning, stacklevel=3)
     return Run(

@@ -16,9 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from partita.core import registry
-from partita.core.protocols import Model
+from partita.core.protocols import EnergyModel, Model
 from partita.errors import PartitaWarning, RunError, TooLarge
 from partita.runtime import files, processes
 from partita.runtime.files import (
@@ -36,7 +37,7 @@ from partita.runtime.memory_limit import Bounded
 from partita.training import checkpoint
 from partita.training.checkpoint import Tree
 from partita.training.history import History, Record, read_records, recorded_series
-from partita.training.session import Session
+from partita.training.session import Session, in_half
 from partita.training.settings import Learner
 
 FORMAT = 2
@@ -257,7 +258,7 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
     saved = checkpoint.load_tree(path)
     checkpoint.expect(saved, path, *SAVED)
     check_like(saved, SAVED, path.name, whole=True)
-    check_like(saved, {"kept": dict}, path.name)
+    check_like(saved, {"kept": dict, "trajectory": [dict]}, path.name)
     if weights not in saved["weights"]:
         names = ", ".join(map(str, saved["weights"]))
         raise RunError(f"load: weights must be one of {names}; got {weights!r}.")
@@ -265,6 +266,8 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
     check_like(chosen, dict, "model.safetensors: weights")
     model = build_model(config, _numbers(chosen)) if model is None else model
     checkpoint.load_weights(model, chosen)
+    if isinstance(model, EnergyModel):
+        model.trajectory = _trajectory(model, saved.get("trajectory", []))
     return Run(
         model,
         read_records(inside(folder, "metrics.jsonl")),
@@ -279,6 +282,13 @@ def load(folder: str | Path, *, model: Model | None = None, weights: str = "use"
         ],
         folder,
     )
+
+
+def _trajectory(model: EnergyModel, saved: list[Tree]) -> tuple[dict[str, Tensor], ...]:
+    """The weights on the way that a file holds, all of them this model's."""
+    like = in_half(dict(model.named_parameters()))
+    with checkpoint.refusing(f"model.safetensors: trajectory must hold weights of {model.title()}"):
+        return tuple(checkpoint.rebuild(like, weights, sizes=True) for weights in saved)
 
 
 class RunFolder:

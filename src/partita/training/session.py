@@ -8,8 +8,9 @@ own; the weights stay alike.
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor
@@ -51,8 +52,10 @@ POSITION = {
     "settled": str,
 }
 OF_THIS_FIT = "last.safetensors must hold the state of this fit"
-SAVED: Shape = {**POSITION, "watch": dict, "watched": list}
+KEPT: Shape = {"step": int, "weights": dict}
+SAVED: Shape = {**POSITION, "watch": dict, "watched": list, "trajectory": [KEPT]}
 
+EARLIEST = 128  # one in so many steps, after which the first weights are kept
 UNTIMED = 1 << 40  # steps of a fit by minutes, until they are timed
 State: TypeAlias = Any  # an objective's own: chains, queues, running statistics
 Terms: TypeAlias = dict[str, Tensor]
@@ -68,6 +71,13 @@ class Best:
     step: int = 0
     misses: int = 0
     weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Kept(NamedTuple):
+    """Weights of some step, in half precision: a path may go through any."""
+
+    step: int
+    weights: Terms
 
 
 @dataclass
@@ -94,6 +104,7 @@ class Session:
     warnings: list[str] = field(default_factory=list)
     rate_scale: float = 1.0  # of the learning rate, halved whenever the fit goes back
     settled: str = ""  # why a deterministic fit has nothing left to do
+    trajectory: list[Kept] = field(default_factory=list)  # weights on the way
     watch: guard.Watch = field(default_factory=guard.Watch)
     # steps of an epoch, in which every part of a resumed state is used once
     trial: int = 0
@@ -121,6 +132,11 @@ class Session:
         """Passes completed."""
         return self.step // self.steps_per_epoch
 
+    @property
+    def _milestones(self) -> frozenset[int]:
+        """Steps after which weights are kept."""
+        return milestones(self.total, self.settings.trajectory)
+
     def set_total(self, steps: int) -> None:
         """Fix the number of steps, before the first."""
         self.total = steps
@@ -143,6 +159,8 @@ class Session:
             remedy = guard.COLUMNS if self.optimizer is None else guard.remedy(self.settings)
             check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
         self.average.update(self.bare, self.step)
+        if self.step in self._milestones:
+            self.trajectory.append(Kept(self.step, in_half(self.average.weights(self.bare))))
         if isinstance(objective, Objective) and self.step % self.steps_per_epoch == 0:
             self.state = objective.epoch(self.bare, self.data, self.state, generator=self.generator)
         return record
@@ -256,6 +274,7 @@ class Session:
             **self.position(),
             "watch": self.watch.tree(),
             "watched": self.team.gather(self.watch.chains),
+            "trajectory": [kept._asdict() for kept in self.trajectory],
         }
 
     def position(self) -> Tree:
@@ -289,6 +308,11 @@ class Session:
             self.watch = guard.Watch.restored(
                 tree["watch"], chains[self.team.rank] if len(chains) == self.team.size else None
             )
+            like = in_half(dict(self.bare.named_parameters()))
+            self.trajectory = [
+                Kept(kept["step"], checkpoint.rebuild(like, kept["weights"], sizes=True))
+                for kept in tree["trajectory"]
+            ]
             for place in (self.watch.good, tree):  # the state to go back to is of this fit too
                 if place is not None:
                     check_like(place, POSITION, "last.safetensors", whole=True)
@@ -299,6 +323,7 @@ class Session:
         checkpoint.load_weights(self.bare, tree["model"])
         self.step, self.total, self.key = tree["step"], tree["total"], tree["key"]
         self._tried = self.step + self.trial
+        self.trajectory = [kept for kept in self.trajectory if kept.step <= self.step]
         self.loss, self.progress = tree["loss"]
         self.average.updates = tree["average"]["updates"]
         self.average.window = self.settings.average * self.total
@@ -349,6 +374,23 @@ class Session:
             self._order = (self.epoch, rng.permutation(n, rng.keyed(self.key, ORDER, self.epoch)))
         place = (self.step % self.steps_per_epoch) * size
         return self._order[1][place : place + size]
+
+
+@cache
+def milestones(total: int, count: int) -> frozenset[int]:
+    """Steps evenly spaced in their logarithm, before the last; the first comes after one in
+    ``EARLIEST`` of them.
+
+    >>> sorted(milestones(1024, 7))
+    [8, 16, 32, 64, 128, 256, 512]
+    """
+    return frozenset(math.ceil(total * EARLIEST ** (i / count - 1)) for i in range(count)) - {total}
+
+
+def in_half(weights: Terms) -> Terms:
+    """The weights in float16, those that are too large for it cut."""
+    most = torch.finfo(torch.float16).max
+    return {name: p.detach().clamp(-most, most).half() for name, p in weights.items()}
 
 
 def _largest_gradient(model: torch.nn.Module) -> float:

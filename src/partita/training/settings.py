@@ -101,6 +101,9 @@ class Settings:
         tolerance: For ``"lbfgs"``: stop where no gradient is larger, or where rounding leaves
             nothing to gain. For closed-form updates that converge, as EM: stop where the mean loss
             per row moves by no more.
+        trajectory: How many of the weights on the way are kept, more of the early ones: log Z of an
+            energy model can be sought along them
+            (:class:`partita.models.energy.trajectory.Trajectory`).
         guard: What to do where a fit diverges: ``"stop"``, or ``"rollback"`` to its last good
             state, to go on with half the learning rate.
         initialize: Set the reference and the biases from the data's base rates.
@@ -124,6 +127,7 @@ class Settings:
     validations: PositiveInt = 20
     validate_every: PositiveInt | None = None
     tolerance: NonNegativeFloat = 1e-8
+    trajectory: NonNegativeInt = 0
     guard: GuardName = "stop"
     initialize: Flag = True
 

@@ -117,11 +117,11 @@ class Ladders:
         for step in range(steps):
             self.state, info = self.ladder.step(self.model, self.state, generator=generator)
             self.trips = self.trips.after(info.origin)
-            above, below, own = neighbor_differences(self.model, self.state.ladder, self.betas)
+            own, above, below = (each.double() for each in info.energies)
             up.append(above)
             down.append(below)
             # the last sees what the model does not, but the reference
-            energies.append(torch.cat([above, own[None].double(), below[-1:]]))
+            energies.append(torch.cat([above, own[-1:], below[-1:]]))
             top += [self.state.ladder[-1]] if step % apart == 0 else []
         return Stretch(
             torch.stack(up, -1),
@@ -141,16 +141,3 @@ def climb(
         x = settle(model.annealed(beta), kernel, x, generator, STEPS_ON_A_RUNG)
         places.append(x)
     return torch.stack(places)
-
-
-def neighbor_differences(
-    model: EnergyModel, ladder: Tensor, betas: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Log weights from each rung to its neighbor above and below, ``(T - 1, C)`` each, and F at the
-    top rung ``(C,)``.
-    """
-    field, b = model.field(ladder), betas.to(ladder)[:, None]
-    own = model.energy_along(field, b)
-    above = (own - model.energy_along(field, b.roll(-1, 0)))[:-1]
-    below = (own - model.energy_along(field, b.roll(1, 0)))[1:]
-    return above.double(), below.double(), own[-1]

@@ -26,7 +26,9 @@ from partita.evaluators.partition.witnesses import hardness
 
 METHOD = "replica exchange beside annealing from both sides"
 LADDERS = 16
-RUNGS, LEAST_RUNGS, MOST_RUNGS = 2, 16, 64  # for each unit of thermodynamic length
+# one for each unit of thermodynamic length: about half of all exchanges are accepted then, and
+# states travel fastest
+LEAST_RUNGS, MOST_RUNGS = 16, 64
 # times the square of the rungs, as states take to wander along them, before ladders are first read
 STEPS = 2.4
 BURN_IN = 1 / 3  # of the steps
@@ -45,19 +47,27 @@ class Witness(NamedTuple):
 
 
 def ladders_along(
-    path: Path, betas: Tensor, x: Tensor, level: float, *, generator: torch.Generator
+    path: Path,
+    betas: Tensor,
+    x: Tensor,
+    level: float,
+    *,
+    trained: Path | None = None,
+    generator: torch.Generator,
 ) -> Witness:
     """Ladders along a path, half of them begun at its reference and half at ``x``, which go on
     until they have mixed.
 
     Arguments:
-        betas: Along which chains come down from states that the ladders reached, rising.
+        path: Along which chains come down from states that the ladders reached.
+        betas: At these temperatures, rising.
         x: States in modes, ``(N, D)``, those of one kind next to each other.
+        trained: The path of the ladders, where it is another.
     """
-    model, kernel = path.model, path.kernel
-    rungs = torch.unique(
-        placed_by(path.pilot, max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(RUNGS * path.length))))
-    )
+    own = path if trained is None else trained
+    model, kernel = own.model, own.kernel
+    count = max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(own.length)))
+    rungs = torch.unique(placed_by(own.pilot, count))
     modes = x[torch.linspace(0, len(x) - 1, LADDERS).round().long()]  # some of every kind
     ladders = Ladders(model, kernel, rungs, modes, generator)
     steps = 0
@@ -69,9 +79,8 @@ def ladders_along(
         q = ladder_quantity(seen, float(model.reference().log_z), level)
         more = math.ceil((LONGER - 1) * steps)
         if q.trusted or len(rungs) * (steps + more) > MOST:
-            return Witness(
-                q, hardness(model, kernel, betas, seen.reached(REACHED, generator), generator)
-            )
+            reached = seen.reached(REACHED, generator)
+            return Witness(q, hardness(path.model, path.kernel, betas, reached, generator))
 
 
 def agree(q: Quantity, other: Quantity) -> bool:

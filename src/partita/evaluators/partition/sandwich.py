@@ -54,6 +54,7 @@ from partita.evaluators.partition.tails import reach_to_tails
 from partita.evaluators.partition.truncation import CutReference
 from partita.evaluators.partition.witnesses import HARDER, without_rows
 from partita.models.energy.guided import Guided
+from partita.models.energy.trajectory import Trajectory
 
 COMPONENTS = 32  # of the mixture, doubled with every round
 ROUNDS = 3  # of mixtures, each of which knows what the one before had missed
@@ -66,6 +67,7 @@ VARIANCE = 0.2
 OUT_OF_REACH = 20.0
 # nats by which an unbiased estimate of Z is too high with a probability of at most 5 %
 CHANCE = 3.0
+TRAINED = "the weights it had"
 
 
 class Sides(NamedTuple):
@@ -163,7 +165,14 @@ class Sandwich(FromBothEnds):
         q = replace(q, details={**q.details, "reference": path.begins})
         if known and q.verdict == "tight":
             return q
-        other, hardest = ladders_along(path, sides.betas, x, self.level, generator=generator)
+        other, hardest = ladders_along(
+            path,
+            sides.betas,
+            x,
+            self.level,
+            trained=trained_path(own, generator),
+            generator=generator,
+        )
         q = replace(
             q,
             details={
@@ -285,6 +294,16 @@ def path_along(
 ) -> Path:
     """A path with a pilot's run along it."""
     return Path(begins, model, kernel, pilot_run(model, kernel, generator))
+
+
+def trained_path(own: Path, generator: torch.Generator) -> Path | None:
+    """The path along the weights that the model had, where they were kept and its kernel can
+    follow them.
+    """
+    model, kernel = own.model, own.kernel
+    if not model.trajectory or kernel.remembers:
+        return None
+    return path_along(Trajectory(model, model.trajectory), TRAINED, kernel, generator)
 
 
 def needs_of(kernel: Sampler) -> tuple[str, ...]:
