@@ -28,7 +28,14 @@ OBJECTIVES = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "exact": {"steps": 12},
     "cd": {"steps": STEPS, "optimizer": "adam", "learning_rate": 0.01, "schedule": "cosine"},
-    "pcd": {"steps": STEPS, "batch_size": 16, "momentum": 0.5, "average": 0.3},
+    "pcd": {
+        "steps": STEPS,
+        "batch_size": 16,
+        "momentum": 0.5,
+        "average": 0.3,
+        "trajectory": 6,
+        "track": 8,
+    },
     "tempered": {"steps": STEPS, "batch_size": 25, "average": 0.2, "l2": 1e-3},
 }
 

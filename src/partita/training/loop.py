@@ -198,7 +198,8 @@ def _train(
             for event in events:
                 history.add(event)
             if step % every == 0 or step == session.total:
-                history.add({**place, "seconds": round(deadline.now() - started, 3), **record})
+                seconds = round(deadline.now() - started, 3)
+                history.add({**place, "seconds": seconds, **record, **session.tracked()})
             if score is not None:
                 history.add({**place, "validation": score, "best": session.best.score})
                 display.show(score, distance=Capability.GENERATES in session.bare.capabilities)

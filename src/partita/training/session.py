@@ -17,7 +17,15 @@ from torch import Tensor
 
 from partita.core import rng
 from partita.core.arguments import check_parameters
-from partita.core.protocols import Batch, Data, Model, Objective, Update, unwrapped
+from partita.core.protocols import (
+    Batch,
+    Data,
+    EnergyModel,
+    Model,
+    Objective,
+    Update,
+    unwrapped,
+)
 from partita.runtime import memory_limit, processes
 from partita.runtime.files import Shape, check_like
 from partita.training import checkpoint, distributed, guard
@@ -31,12 +39,13 @@ from partita.training.optimizers import (
     penalties,
 )
 from partita.training.settings import Learner, Settings
+from partita.training.tracking import Followers, check_followed, followed, started
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 # what a stream of random numbers is for: rng.keyed(key, purpose, ...)
-ORDER, HELD_OUT, VALIDATION, DATA_WARNINGS, REDEALT = range(5)
+ORDER, HELD_OUT, VALIDATION, DATA_WARNINGS, REDEALT, TRACKING = range(6)
 
 POSITION = {
     "step": int,
@@ -105,6 +114,7 @@ class Session:
     rate_scale: float = 1.0  # of the learning rate, halved whenever the fit goes back
     settled: str = ""  # why a deterministic fit has nothing left to do
     trajectory: list[Kept] = field(default_factory=list)  # weights on the way
+    followers: Followers | None = None  # chains that carry log Z along
     watch: guard.Watch = field(default_factory=guard.Watch)
     # steps of an epoch, in which every part of a resumed state is used once
     trial: int = 0
@@ -161,9 +171,32 @@ class Session:
         self.average.update(self.bare, self.step)
         if self.step in self._milestones:
             self.trajectory.append(Kept(self.step, in_half(self.average.weights(self.bare))))
+        if self.followers is not None:
+            self.followers = followed(
+                cast("EnergyModel", self.bare), self.followers, self._tracking()
+            )
         if isinstance(objective, Objective) and self.step % self.steps_per_epoch == 0:
             self.state = objective.epoch(self.bare, self.data, self.state, generator=self.generator)
         return record
+
+    def follow(self) -> None:
+        """Let chains carry log Z along, as many as the settings say."""
+        check_followed(self.bare, self.settings.track)
+        if self.settings.track:
+            self.followers = started(
+                cast("EnergyModel", self.bare), self.settings.track, self._tracking()
+            )
+
+    def tracked(self) -> Numbers:
+        """log Z of the model as it is, where chains carry it along."""
+        return {} if self.followers is None else self.followers.numbers()
+
+    def _tracking(self) -> torch.Generator:
+        """Randomness of the chains that carry log Z, the same in every process: the fit's own is
+        untouched.
+        """
+        seed = rng.keyed(self.key, TRACKING, self.step).initial_seed()
+        return torch.Generator(self.bare.like.device).manual_seed(seed)
 
     def _gradient_step(self, objective: Objective) -> tuple[float, Numbers]:
         """One step of the optimizer on a batch: its loss, penalty included, and the numbers to
@@ -295,6 +328,7 @@ class Session:
             "warnings": self.warnings,
             "rate_scale": self.rate_scale,
             "settled": self.settled,
+            "followers": self.followers,
             "best": dict(vars(self.best)),
         }
 
@@ -341,6 +375,8 @@ class Session:
                 dict(self.bare.named_parameters()), self.best.weights, sizes=True
             )
         self.rate_scale, self.settled = tree["rate_scale"], tree["settled"]
+        if self.followers is not None:
+            self.followers = checkpoint.rebuild(self.followers, tree["followers"], sizes=True)
 
     def _restore_own(self, parts: list[Tree]) -> None:
         """Restore randomness and the objective's state; those of another number of processes are
@@ -429,4 +465,5 @@ def start_session(
     )
     if settings.minutes is None:
         session.set_total(settings.steps or (settings.epochs or 1) * session.steps_per_epoch)
+    session.follow()
     return session

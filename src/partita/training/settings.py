@@ -104,6 +104,8 @@ class Settings:
         trajectory: How many of the weights on the way are kept, more of the early ones: log Z of an
             energy model can be sought along them
             (:class:`partita.models.energy.trajectory.Trajectory`).
+        track: Chains, beside those of the objective, that carry log Z along and have it recorded:
+            an estimate that errs low, as :class:`partita.evaluators.AIS` does. 0 carries none.
         guard: What to do where a fit diverges: ``"stop"``, or ``"rollback"`` to its last good
             state, to go on with half the learning rate.
         initialize: Set the reference and the biases from the data's base rates.
@@ -128,6 +130,7 @@ class Settings:
     validate_every: PositiveInt | None = None
     tolerance: NonNegativeFloat = 1e-8
     trajectory: NonNegativeInt = 0
+    track: NonNegativeInt = 0
     guard: GuardName = "stop"
     initialize: Flag = True
 

@@ -1,7 +1,7 @@
 r"""A path to a model along the weights that it had while it was trained.
 
 .. math:: F_u(x) = F\big(x;\, (1 - s)\,\theta_k + s\,\theta_{k+1}\big), \qquad u K = k + s
-          (theory/scoring.md, eq. 5.27)
+          (theory/scoring.md, eq. 5.33)
 
 Training goes from easy to hard: a model learns its modes one after the other, so states follow
 them where a falling temperature would have to find them all at once. Before the first weights the

@@ -15,6 +15,8 @@ IN_WORDS = {
     "model": "loss",
     "energy_gap": "energy gap: data minus chains",
     "critic": "loss of the critic",
+    "log_z": "log Z, carried along by chains of its own",
+    "log_z_ess": "how many of these chains carry it",
 }
 SHOWN = 4  # the others are folded away
 CLAIM = {
