@@ -181,8 +181,8 @@ class Session:
 
     def follow(self) -> None:
         """Let chains carry log Z along, as many as the settings say."""
-        check_followed(self.bare, self.settings.track)
         if self.settings.track:
+            check_followed(self.bare, self.settings.track)
             self.followers = started(
                 cast("EnergyModel", self.bare), self.settings.track, self._tracking()
             )

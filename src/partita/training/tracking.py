@@ -40,8 +40,6 @@ class Followers(NamedTuple):
 
 def check_followed(model: Model, chains: int) -> None:
     """Refuse a model whose chains could not follow it."""
-    if not chains:
-        return
     if not isinstance(model, EnergyModel) or not capability.NEEDS["gibbs"].holds(model):
         remedy = "Leave it out; partita.evaluate scores the model when the fit is done."
         allowed = "be 0 for a model that Gibbs() cannot move"
