@@ -9,7 +9,7 @@ from tests.models.test_guided import models, states
 from torch import Tensor
 
 import partita
-from partita.core.protocols import EnergyModel, Neighbors
+from partita.core.protocols import EnergyModel
 from partita.errors import RunError, Unsupported
 from partita.evaluators import Enumeration, Sandwich
 from partita.models import RBM, NeuralEnergy
@@ -62,11 +62,11 @@ def test_a_ladder_sees_its_neighbors_as_energies_along_the_path_say(name: str) -
     order = torch.stack([torch.randperm(len(x)) for _ in betas])
     ladder = x[order]
     expected = EnergyModel.neighbors(path, ladder, betas)
-    for found, other in zip(path.neighbors(ladder, betas), expected, strict=True):
+    for found, other in zip(path.neighbors(ladder, betas)[:3], expected[:3], strict=True):
         torch.testing.assert_close(found, other)
     own = torch.stack([path.at(u)(rung) for u, rung in zip(betas.tolist(), ladder, strict=True)])
     torch.testing.assert_close(expected.own, own)
-    assert [each.shape[0] for each in Neighbors(*expected)] == [5, 4, 4]
+    assert [each.shape[0] for each in expected[:3]] == [5, 4, 4]
 
 
 @pytest.mark.parametrize("name", models())

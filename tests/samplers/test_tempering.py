@@ -265,3 +265,21 @@ def test_a_ladder_of_ladders_is_refused() -> None:
         r"ladder\.",
     ):
         Tempering(Tempering(Gibbs()))
+
+
+@pytest.mark.parametrize("make", [rbm, maxent])
+@pytest.mark.parametrize("betas", [BETAS, (0.5, 1.0)], ids=str)
+def test_a_field_that_is_handed_on_changes_nothing(make, betas: tuple[float, ...]) -> None:
+    model, sampler = make(), Tempering(Gibbs(), betas=betas)
+    ladders = []
+    for handed_on in (False, True):
+        g = torch.Generator().manual_seed(3)
+        start = (torch.rand(16, 3, generator=g) < 0.5).double()
+        state = sampler.init(model, start, generator=g)
+        for _ in range(20):
+            state, info = sampler.step(model, state, generator=g)
+            state = state._replace(field=info.field) if handed_on else state
+        ladders.append(state.ladder)
+    assert torch.equal(*ladders)
+    if info.field is not None and info.field.input is not None:
+        torch.testing.assert_close(info.field.input, model.field(state.ladder).input)

@@ -99,12 +99,13 @@ class Field(NamedTuple):
 
 class Neighbors(NamedTuple):
     """Energies of a ladder's states: F on their own rungs, and by how much it is more there than
-    on the rung above and on the rung below.
+    on the rung above and on the rung below; with the field there, where all rungs share it.
     """
 
     own: Tensor  # (T, C)
     up: Tensor  # (T - 1, C)
     down: Tensor  # (T - 1, C)
+    field: Field | None = None
 
 
 @runtime_checkable
@@ -354,9 +355,9 @@ class EnergyModel(Model):
     def neighbors(self, ladder: Tensor, betas: Tensor) -> Neighbors:
         """Energies of the states of all rungs, ``(T, C, D)``, there and on the rungs beside."""
         field, b = self.field(ladder), betas[:, None]
-        own = self.energy_along(field, b)
-        above, below = (self.energy_along(field, b.roll(-shift, 0)) for shift in (1, -1))
-        return Neighbors(own, (own - above)[:-1], (own - below)[1:])
+        beside = torch.stack([b, b.roll(-1, 0), b.roll(1, 0)])
+        own, above, below = self.energy_along(field, beside)
+        return Neighbors(own, (own - above)[:-1], (own - below)[1:], field)
 
     def rungs(self, betas: Tensor) -> "list[EnergyModel]":
         """What moves the rungs of a ladder ``(T, C, D)``: one model for all of them, or one for

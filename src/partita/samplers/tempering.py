@@ -33,6 +33,7 @@ class LadderState(NamedTuple):
     parity: Tensor  # ()
     # what the kernel remembers of every rung, such as step sizes; empty where it remembers nothing
     kernel: ChainState | tuple[()] = ()
+    field: Field | None = None  # at the ladder, if it is known
 
     @property
     def x(self) -> Tensor:
@@ -42,13 +43,15 @@ class LadderState(NamedTuple):
 
 class LadderInfo(NamedTuple):
     """What the kernel did on every rung, the share of accepted exchanges, the rung from which each
-    rung's state came, and the energies before it came.
+    rung's state came, the energies before it came, and the field afterward, which saves the next
+    step of the same model a product.
     """
 
     kernel: StepInfo
     swapped: Tensor  # ()
     origin: Tensor  # (T, C)
     energies: Neighbors
+    field: Field | None
 
     def numbers(self) -> dict[str, Tensor]:
         """``swapped``, and the kernel's numbers on the model's own rung."""
@@ -108,16 +111,17 @@ class Tempering(Sampler[LadderState]):
     ) -> tuple[LadderState, LadderInfo]:
         betas = self._betas(state.ladder)
         models = model.rungs(betas)
-        parts = self._renewed(model, state.ladder, generator).chunk(len(models))
+        ladder, field = self._renewed(model, state, generator)
         moved = [
-            self._moved(rungs, state.kernel, x, generator)
-            for rungs, x in zip(models, parts, strict=True)
+            self._moved(rungs, state.kernel, x, field, generator)
+            for rungs, x in zip(models, ladder.chunk(len(models)), strict=True)
         ]
         inner, info = moved[-1]
         x = torch.cat([each.x for each, _ in moved])
         ladder, swapped, origin, energies = exchange(model, x, betas, int(state.parity), generator)
         following = LadderState(ladder, 1 - state.parity, self._remembered(inner))
-        return following, LadderInfo(info, swapped, origin, energies)
+        field = exchanged(energies.field, ladder, origin)
+        return following, LadderInfo(info, swapped, origin, energies, field)
 
     def place(
         self,
@@ -143,19 +147,28 @@ class Tempering(Sampler[LadderState]):
         rungs: EnergyModel,
         remembered: ChainState | tuple[()],
         x: Tensor,
+        field: Field | None,
         generator: torch.Generator,
     ) -> tuple[ChainState, StepInfo]:
-        placed = self.kernel.place(rungs, remembered, x, generator=generator)
+        placed = self.kernel.place(rungs, remembered, x, field, generator=generator)
         return self.kernel.step(rungs, placed, generator=generator)
 
-    def _renewed(self, model: EnergyModel, ladder: Tensor, generator: torch.Generator) -> Tensor:
-        """The ladder with fresh draws of the reference where it has a rung there: what arrives at
-        it forgets where it was.
+    def _renewed(
+        self, model: EnergyModel, state: LadderState, generator: torch.Generator
+    ) -> tuple[Tensor, Field | None]:
+        """The ladder with fresh draws of the reference where it has a rung there, for what arrives
+        at it forgets where it was; and the field, if it is known.
         """
+        ladder, field = state.ladder, state.field
         if self.betas[0] > 0 or not model.begins_exactly:
-            return ladder
-        fresh = model.reference().draw(ladder.shape[1], generator=generator).to(ladder)
-        return torch.cat([fresh[None], ladder[1:]])
+            return ladder, field
+        fresh = model.reference().draw(ladder.shape[1], generator=generator).to(ladder)[None]
+        ladder = torch.cat([fresh, ladder[1:]])
+        if field is None or field.input is None:
+            return ladder, None
+        begun = model.field(fresh).input
+        assert begun is not None
+        return ladder, Field(ladder, torch.cat([begun, field.input[1:]]))
 
     def _remembered(self, inner: ChainState) -> ChainState | tuple[()]:
         return inner if self.kernel.remembers else ()
@@ -180,3 +193,10 @@ def exchange(
     origin[low + 1] -= accept.long()
     swapped = ladder.gather(0, origin[..., None].expand_as(ladder))
     return swapped, accept.to(log_accept.dtype).mean(), origin, energies
+
+
+def exchanged(field: Field | None, ladder: Tensor, origin: Tensor) -> Field | None:
+    """The field of states that came from other rungs and make up the ladder now."""
+    if field is None or field.input is None:
+        return None
+    return Field(ladder, field.input.gather(0, origin[..., None].expand_as(field.input)))

@@ -63,12 +63,13 @@ class Trajectory(EnergyModel):
 
     def energy_along(self, field: Any, beta: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(beta.shape, field.x.shape[:-1])
-        if beta.numel() == 1:
-            return self.at(float(beta)).free_energy(field.x).expand(shape)
-        rows = field.x.expand(*shape, field.x.shape[-1])
-        return torch.stack(
-            [self.at(u).free_energy(x) for u, x in zip(beta.flatten().tolist(), rows, strict=True)]
+        rows = field.x.expand(*shape, field.x.shape[-1]).reshape(
+            beta.numel(), -1, field.x.shape[-1]
         )
+        found = [
+            self.at(u).free_energy(x) for u, x in zip(beta.flatten().tolist(), rows, strict=True)
+        ]
+        return torch.stack(found).reshape(shape)
 
     def neighbors(self, ladder: Tensor, betas: Tensor) -> Neighbors:
         """As of any model, from one pass through each rung's weights."""
