@@ -13,8 +13,9 @@ from partita.core import Real
 from partita.errors import Diverged, PartitaError, Unsupported
 from partita.evaluators import ImportanceSampling
 from partita.evaluators.partition.importance.adaptive_proposal import Proposal, flattened
+from partita.evaluators.partition.importance.ascent import climbed
 from partita.evaluators.partition.importance.counted_density import CountedDensity
-from partita.evaluators.partition.importance.mode_search import climbed, walked
+from partita.evaluators.partition.importance.mode_search import walked
 from partita.evaluators.partition.importance.proposal_search import Search
 from partita.evaluators.partition.importance.student_mixture import (
     StudentMixture,
@@ -251,10 +252,35 @@ def test_ascents_with_and_without_slopes_meet() -> None:
     def value(x: Tensor) -> Tensor:
         return -(x - peak).square().sum(-1)
 
-    at, top = climbed(lambda x: (value(x), -2 * (x - peak)), 0 * peak, torch.ones_like(peak))
-    assert torch.allclose(at, peak, atol=1e-2) and float(top) > -1e-4
+    start, unit = torch.zeros(1, 2).to(peak), torch.ones_like(peak)
+    at, top = climbed(lambda x: (value(x), -2 * (x - peak)), start, unit)
+    assert torch.allclose(at[0], peak, atol=1e-2) and float(top) > -1e-4
     states, tops = walked(value, torch.zeros(3, 2).to(peak), torch.eye(2).to(peak), seeded(13))
     assert float(tops.min()) > -0.1 and torch.allclose(states[0], peak, atol=0.4)
+
+
+def valley(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rosenbrock's, upside down, with no density where the first coordinate is below -4."""
+    leaf = x.detach().requires_grad_()
+    with torch.enable_grad():
+        along = 100 * (leaf[:, 1:] - leaf[:, :-1].square()).square() + (1 - leaf[:, :-1]).square()
+        value = torch.where(x[:, 0] < -4, -math.inf, -along.sum(-1))
+        (slope,) = torch.autograd.grad(value.sum(), leaf)
+    return value.detach(), slope
+
+
+def test_ascents_side_by_side_go_where_each_goes_alone() -> None:
+    x = 2 * torch.randn(40, 3, generator=seeded(5), dtype=torch.float64)
+    x[7, 0], unit = -5.0, torch.ones(3, dtype=torch.float64)
+    at, top = climbed(valley, x, unit)
+    torch.testing.assert_close(top, valley(at)[0])
+    assert torch.equal(at[7], x[7]) and float(top[7]) == -math.inf
+    assert int((top > -1e-4).sum()) > 20  # the others end at its second maximum, or on the way
+    short, less = climbed(valley, x, unit, 3)
+    assert bool((less >= valley(x)[0]).all()) and not torch.equal(short, at)
+    for i in (0, 7, 23):  # after few steps, for rounding grows along the valley
+        alone, its_top = climbed(valley, x[i : i + 1], unit, 3)
+        torch.testing.assert_close((alone[0], its_top[0]), (short[i], less[i]))
 
 
 def test_what_cannot_be_is_named() -> None:

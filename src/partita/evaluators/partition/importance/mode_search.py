@@ -10,23 +10,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from partita.core import rng
+from partita.evaluators.partition.importance.ascent import STEPS, climbed
 from partita.evaluators.partition.importance.counted_density import CountedDensity
 
-STEPS = 60  # of one ascent at most
 SAME, ALIKE = 1.0, 0.5  # deviations and nats within which two modes are one
 TWICE = 2  # how often each mode must have been found
 LEVEL = 0.3  # deviations to which an ascent must have come of a maximum to count as one
-FIRST_STEP = 0.1  # of the scale, that an ascent begins with
 COUNTS = 7.0  # nats below the heaviest at which a mode need not have been found twice
 WALKS, TRIES = 30, 4  # of a search without slopes: rounds, and proposals of each state
-WORST = 1e10  # nats by which what has no density is avoided
-
-Climb = Callable[[Tensor], tuple[Tensor, Tensor]]  # value and slope, (n, D) -> (n,), (n, D)
+AT_ONCE = 32  # ascents, after the first
 
 
 @dataclass(frozen=True)
@@ -67,37 +63,6 @@ class Modes:
         )
 
 
-def climbed(function: Climb, x: Tensor, scale: Tensor, steps: int = STEPS) -> tuple[Tensor, Tensor]:
-    """A maximum near one state ``(D,)`` and the value there, by BFGS in units of ``scale``."""
-    from scipy.optimize import minimize
-
-    best: list[tuple[float, Tensor]] = []
-    scale = FIRST_STEP * scale
-
-    def falling(t: np.ndarray) -> tuple[float, np.ndarray]:
-        at = x + scale * torch.as_tensor(t, dtype=x.dtype, device=x.device)
-        if not bool(torch.isfinite(at).all()):
-            return WORST, np.zeros_like(t)
-        value, slope = function(at[None])
-        if not math.isfinite(float(value)):
-            return WORST, np.zeros_like(t)
-        if not best or float(value) > best[0][0]:
-            best[:] = [(float(value), at)]
-        return -float(value), -(scale * slope[0]).cpu().numpy()
-
-    with np.errstate(all="ignore"):
-        minimize(
-            falling,
-            np.zeros(len(x)),
-            jac=True,
-            method="BFGS",
-            options={"maxiter": steps, "gtol": 1e-3},
-        )
-    if not best:
-        return x, x.new_tensor(-math.inf)
-    return best[0][1], x.new_tensor(best[0][0])
-
-
 def walked(
     value: Callable[[Tensor], Tensor], x: Tensor, spread: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
@@ -126,21 +91,22 @@ def modes_near(
     """
     modes: Modes | None = None
     found: list[int] = []
-    for i, start in enumerate(starts):
-        if density.count >= most or (i >= least and modes and not _lone(modes, found)):
+    begun = 0
+    while begun < len(starts) and (begun < least or modes is None or _lone(modes, found)):
+        room = (most - density.count) // (2 * STEPS)
+        part = starts[begun:][: min(room, max(least - begun, AT_ONCE))]
+        if not len(part):
             break
-        x, log_f = climbed(density.slope, start, scale)
-        if not math.isfinite(float(log_f)):
-            continue
-        which = None if modes is None else modes.like(x, log_f)
-        if which is None:
-            bend = bounded(density.curvature(x), scale)
-            new = Modes(x[None], log_f[None], bend[None])
-            modes = new if modes is None else modes.and_also(new)
-            at_rest = new.converged(density.slope(x[None])[1])
-            found.append(1 if bool(at_rest) else TWICE)
-        else:
-            found[which] += 1
+        begun += len(part)
+        for x, log_f in zip(*climbed(density.slope, part, scale), strict=True):
+            which = None if modes is None else modes.like(x, log_f)
+            if which is not None:
+                found[which] += 1
+            elif math.isfinite(float(log_f)):
+                new = Modes(x[None], log_f[None], bounded(density.curvature(x), scale)[None])
+                modes = new if modes is None else modes.and_also(new)
+                at_rest = new.converged(density.slope(x[None])[1])
+                found.append(1 if bool(at_rest) else TWICE)
     return modes, 0 if modes is None else _lone(modes, found)
 
 

@@ -21,11 +21,11 @@ from partita.evaluators.partition.importance.adaptive_proposal import (
     of_everything,
     refitted,
 )
+from partita.evaluators.partition.importance.ascent import climbed
 from partita.evaluators.partition.importance.counted_density import CountedDensity
 from partita.evaluators.partition.importance.mode_search import (
     Modes,
     bounded,
-    climbed,
     modes_near,
     walked,
 )
@@ -123,8 +123,7 @@ class Search:
         if not self.density.differentiable:
             return walked(value, x, spread, self.generator)
         scale = spread.square().sum(-1).sqrt()
-        found = [climbed(climb, one, scale, THIN_STEPS) for one in x]
-        return torch.stack([at for at, _ in found]), torch.stack([top for _, top in found])
+        return climbed(climb, x, scale, THIN_STEPS)
 
     def excess(self, x: Tensor, most: float) -> float:
         """log of the mass about places ``(n, D)`` where log f / q is larger than ``most``, with two

@@ -29,9 +29,9 @@ from partita.diagnostics.weights import (
     verdict_on_unseen,
 )
 from partita.errors import Unsupported, invalid
+from partita.evaluators.partition.importance.ascent import climbed
 from partita.evaluators.partition.importance.counted_density import CountedDensity
 from partita.evaluators.partition.importance.far_out import reach_far_out
-from partita.evaluators.partition.importance.mode_search import climbed
 from partita.evaluators.partition.importance.proposal_search import Search
 from partita.evaluators.partition.modes import minima_of
 from partita.evaluators.partition.rounding import reach_to_rounding_of
@@ -171,7 +171,7 @@ class ImportanceSampling:
             starts.append(search.modes.x[order[:AGAINST]])
         if search.density.differentiable:
             fresh = search.base.draw(FRESH, search.generator)
-            starts.append(self._risen(search, fresh))
+            starts.append(climbed(search.density.slope, fresh, search.scale)[0])
         known = torch.cat(starts)
         here = search.density(known) - search.proposal.log_density(known)
         best = known[here.topk(min(AGAINST, len(here))).indices]
@@ -186,10 +186,6 @@ class ImportanceSampling:
         details = {**q.details, "thinnest": sup - q.value, "added": high - q.high}
         verdict = worst(q.verdict, verdict_on_unseen(high - q.high))
         return replace(q, high=high, verdict=verdict, details=details)
-
-    @staticmethod
-    def _risen(search: Search, x: Tensor) -> Tensor:
-        return torch.stack([climbed(search.density.slope, one, search.scale)[0] for one in x])
 
 
 def _verdict(report: WeightReport, top: float, apart: float, search: Search) -> Verdict:
