@@ -128,6 +128,13 @@ def first_started(running: subprocess.Popen[str]) -> int:
     return int(started[0])
 
 
+def wait_until_it_imports(process: int) -> None:
+    """Return once a process has loaded torch's libraries, after it has learned to heed Ctrl-C."""
+    mapped, until = Path(f"/proc/{process}/maps"), time.monotonic() + 60
+    while "libtorch" not in mapped.read_text() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("lost", ["leader", "follower"])
 def test_a_process_that_is_lost_before_they_meet_ends_all(lost: str, tmp_path: Path) -> None:
     running = subprocess.Popen(
@@ -149,7 +156,7 @@ def test_ctrl_c_that_a_follower_met_before_they_meet_is_no_loss(tmp_path: Path) 
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": heeding}
     running = subprocess.Popen([*FIT, "--out", "run"], cwd=tmp_path, env=ALONE, **pipes)
     follower = first_started(running)
-    time.sleep(1)  # it has begun to import
+    wait_until_it_imports(follower)
     os.kill(follower, signal.SIGINT)
     assert "lost" not in running.communicate(timeout=60)[1]
     assert running.returncode == 130 and not (tmp_path / "run").exists()

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from partita.core.quantity import Quantity
 from partita.core.support import Binary
-from partita.evaluators import AIS, SMC, ReverseAIS, Sandwich
+from partita.evaluators import AIS, SMC, Enumeration, ReverseAIS, Sandwich
+from partita.evaluators.partition import replicas
 from partita.evaluators.partition.witnesses import without_rows
 from partita.models import RBM, NeuralEnergy
 
@@ -87,3 +88,13 @@ def test_equal_weights_without_rows_leave_room_for_what_no_draw_saw(evaluate: AI
 def test_room_for_the_unseen_is_not_added_to_what_reaches_farther() -> None:
     q = without_rows(Quantity(1.0, 0.5, 1.5, level=0.95, kind="estimate"), 128)
     assert (q.low, q.high, q.verdict) == (0.5, 1.5, "loose")
+
+
+def test_ladders_of_many_rungs_keep_steps_to_be_read_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicas, "LEAST_RUNGS", 64)
+    monkeypatch.setattr(replicas, "MOST", 30_000)
+    model = random_rbm(0, "none", 1.0).model
+    truth = Enumeration()(model, generator=seeded(0)).value
+    ladders = Sandwich()(model, generator=seeded(0)).details["ladders"]
+    assert ladders.details["temperatures"] == 64
+    assert abs(ladders.value - truth) < 4 * ladders.details["se"] < 0.4

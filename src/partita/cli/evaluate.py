@@ -62,7 +62,8 @@ def evaluate(
                 f"{saved.data.name} has other rows than when the run was fitted: it may have "
                 "learned from some of these."
             )
-        q = saved.score(rows, chosen, rng.keyed(seed, SCORING))
+        with output.showing_progress():
+            q = saved.score(rows, chosen, rng.keyed(seed, SCORING))
         per_dimension = bits_per_dimension(q, rows.numbers_per_row()) if bits else None
         if as_json:
             result = {"run": str(run), "split": split, **q.as_json()}

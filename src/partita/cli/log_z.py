@@ -45,14 +45,14 @@ def log_z(
 
     known = None if rows is None else read_rows(rows)
     if model is not None:
-        q = front_door(saved_weights(target, model), rows=known, minutes=minutes, generator=seed)
+        function, lives, prior = saved_weights(target, model), None, None
     else:
         found = function_in(target)
-        lives = found.support if support is None else support_named(support)
+        function, lives = found.function, found.support
         prior = found.prior if support is None else None
-        q = front_door(
-            found.function, lives, prior=prior, rows=known, minutes=minutes, generator=seed
-        )
+    lives = lives if support is None else support_named(support)
+    with output.showing_progress():
+        q = front_door(function, lives, prior=prior, rows=known, minutes=minutes, generator=seed)
     if draws is not None:
         from partita.experiment.targets import write_draws
 

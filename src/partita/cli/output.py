@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,19 @@ def rich_table(
 def print_warning(text: str) -> None:
     """Print a warning on stderr."""
     typer.echo(f"Warning: {text}", err=True)
+
+
+@contextmanager
+def showing_progress() -> Iterator[None]:
+    """Inside it, what long work says of itself stands in the last line of a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from partita.runtime.deadline import listening
+
+    console = Console(stderr=True)
+    with console.status("") as status, listening(lambda text: status.update(Text(f"{text} ..."))):
+        yield
 
 
 def preview(x: "np.ndarray", shape: tuple[int, ...], width: int | None = None) -> str:

@@ -1,14 +1,16 @@
-"""A deadline for work whose length is not known beforehand.
+"""A deadline for work whose length is not known beforehand, and word of how it goes.
 
 A caller with a time budget sets the deadline (:func:`ending_within`). A search reads it
 (:func:`left`), ends sooner where no time is left, and records what it cut short
-(:func:`record_cut`). Code in between needs no parameter for it. The clock stands still while
-machine code is compiled (:mod:`partita.runtime.numba_cache`), which happens once on a machine.
+(:func:`record_cut`). What it is at, it says (:func:`say`) to a caller that has somewhere to show it
+(:func:`listening`). Code in between needs no parameter for any of this. The clock stands still
+while machine code is compiled (:mod:`partita.runtime.numba_cache`), which happens once on a
+machine.
 """
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -47,6 +49,7 @@ class Pauses:
 
 
 _LIMIT: ContextVar[Limit | None] = ContextVar("limit", default=None)
+_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
 PAUSES = Pauses()  # of this process
 
 
@@ -96,3 +99,28 @@ def record_cut(what: str) -> None:
     limit = _LIMIT.get()
     if limit is not None:
         limit.cuts.append(what)
+
+
+@contextmanager
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    """Inside it, what work says of itself reaches the listener.
+
+    >>> heard = []
+    >>> with listening(heard.append):
+    ...     say("Annealing")
+    >>> say("nobody listens")
+    >>> heard
+    ['Annealing']
+    """
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
+def say(what: str) -> None:
+    """Tell whoever listens what the work is at."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(what)

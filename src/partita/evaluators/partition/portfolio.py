@@ -68,10 +68,14 @@ class Portfolio:
     ) -> Quantity:
         model = model.remembering(rows, "Portfolio")
         if isinstance(model, Target):
+            deadline.say("Looking for modes")
             model = pointed_far_and_wide(model, generator)
         tried: dict[str, Quantity] = {}
         failed: dict[str, Exception] = {}
         for name, method in methods(model, self.level):
+            deadline.say(
+                ", ".join([*(f"{known}: {q.value:.3f}" for known, q in tried.items()), name])
+            )
             try:
                 check_time(name, model)
                 tried[name] = method(model, generator=generator)

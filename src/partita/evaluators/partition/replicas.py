@@ -31,9 +31,9 @@ LADDERS = 16
 LEAST_RUNGS, MOST_RUNGS = 16, 64
 # times the square of the rungs, as states take to wander along them, before ladders are first read
 STEPS = 2.4
-# stretches after which rungs are placed anew, and their steps as a multiple of the square of the
-# rungs
-PLACEMENTS, PLACING = 2, 0.4
+# stretches after which rungs are placed anew, their steps as a multiple of the square of the rungs,
+# and the most that each may take of all rungs times steps
+PLACEMENTS, PLACING, PLACING_SHARE = 2, 0.4, 0.25
 BURN_IN = 1 / 3  # of the steps
 # times as many steps where ladders have not mixed, again and again, and rungs times steps in all
 LONGER, MOST = 1.5, 150_000
@@ -98,7 +98,7 @@ def place_rungs(ladders: Ladders, generator: torch.Generator) -> int:
     spent = 0
     for _ in range(PLACEMENTS):
         rungs = len(ladders.betas)
-        steps = math.ceil(PLACING * rungs**2)
+        steps = math.ceil(min(PLACING * rungs**2, PLACING_SHARE * MOST / rungs))
         ladders.go_on(steps, generator)
         spent += rungs * steps
         lengths = ladders.lengths()
