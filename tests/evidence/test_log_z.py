@@ -271,10 +271,10 @@ def test_methods_on_models_of_many_sites_end_soon() -> None:
     """
     g = torch.Generator().manual_seed(0)
     names = {
-        model: [name for name, _ in methods(model, 0.95)]
+        model: [name for name, _ in methods(model, 0.95, {})]
         for model in (RBM(100, 30, generator=g), RBM(4, 30, visible_units="gaussian", generator=g))
     }
     wide, narrow = names.values()
     assert wide == ["Sandwich"] and narrow == ["Sandwich", "NestedSampling"]
     with deadline.ending_within(60):
-        assert [name for name, _ in methods(list(names)[1], 0.95)] == ["Sandwich"]
+        assert [name for name, _ in methods(list(names)[1], 0.95, {})] == ["Sandwich"]

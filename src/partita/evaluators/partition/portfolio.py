@@ -4,8 +4,9 @@ r"""One way to log Z: the cheapest methods that certify a number together.
           (theory/evidence.md, eq. 60.4)
 
 A finite sum, and an integral whose space was searched throughout, need no witness. An integral over
-boxes that were not all searched is certified by independent draws that agree with it; annealing
-from both ends, with replica exchange beside it, certifies a number (2) by itself. All of them err
+boxes that were not all searched is certified by independent draws that agree with it. A fitted
+mixture in which nothing lacks that nested sampling draws is certified by it; annealing from both
+ends, with replica exchange beside it, certifies a number (2) by itself. All of them err
 low where they miss a mode, never high but for chance: a method that lies higher contradicts, one
 that lies lower has missed something. What one method finds the next ones are pointed to.
 
@@ -13,7 +14,7 @@ Letters: h half of an interval.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,9 +23,10 @@ from torch import Tensor
 from partita.core import capability
 from partita.core.arguments import check_level
 from partita.core.protocols import EnergyModel, PartitionEvaluator
-from partita.core.quantity import VERDICTS, Quantity
+from partita.core.quantity import VERDICTS, Quantity, worst
 from partita.core.support import Real
 from partita.errors import Diverged, OutOfBudget, Unsupported
+from partita.evaluators.partition.importance.witnessed import witnessed
 from partita.evaluators.partition.modes import minima_of
 from partita.evaluators.partition.quadrature import HALF_LOOSE
 from partita.evaluators.partition.replicas import agree
@@ -33,16 +35,21 @@ from partita.runtime import deadline
 
 INTEGRAL, CERTIFYING = "Quadrature", "Sandwich"
 EXACT = ("Enumeration", INTEGRAL)  # which need no witness where they are trusted
-DRAWING = ("ImportanceSampling", "NestedSampling")  # which are witnesses
-# tried in this order; of functions a cheap witness comes first, which also brings draws
-ON_FUNCTIONS = ("ImportanceSampling", CERTIFYING, "NestedSampling")
-ON_MODELS = (CERTIFYING, "NestedSampling")
+PROPOSING, CLIMBING = "ImportanceSampling", "NestedSampling"
+DRAWING = (PROPOSING, CLIMBING)  # which are witnesses
+# tried in this order, each once; the cheapest come first, which also bring draws
+ON_FUNCTIONS = (PROPOSING, CLIMBING, CERTIFYING, CLIMBING)
+ON_MODELS = (CERTIFYING, CLIMBING)
 WIDEST = 30  # coordinates up to which a mixture is fitted to the mass
+FEW = 10  # coordinates up to which nested sampling costs less than annealing
 # evaluations after which nested sampling ends unfinished: with many coordinates a point that
 # forgets where it began takes very many
-CLIMBING = 4_000_000
-# evaluations of a function that annealing takes, by whether it has slopes
-ANNEALING = {True: 2_000_000, False: 4_000_000}
+MOST_CLIMBING = 4_000_000
+# evaluations of a function that a method takes, by whether it has slopes
+TAKEN = {
+    CERTIFYING: {True: 2_000_000, False: 4_000_000},
+    CLIMBING: {True: 500_000, False: 500_000},
+}
 SEARCH = 450_000  # evaluations that a search for modes far and wide takes
 SHARED = 64  # draws of a method that the next ones are pointed to
 
@@ -72,7 +79,7 @@ class Portfolio:
             model = pointed_far_and_wide(model, generator)
         tried: dict[str, Quantity] = {}
         failed: dict[str, Exception] = {}
-        for name, method in methods(model, self.level):
+        for name, method in methods(model, self.level, tried):
             deadline.say(
                 ", ".join([*(f"{known}: {q.value:.3f}" for known, q in tried.items()), name])
             )
@@ -82,9 +89,11 @@ class Portfolio:
             except (Diverged, Unsupported, OutOfBudget) as error:
                 failed[name] = error
                 continue
+            draws = tried[name].details.get("draws")
+            if name == CLIMBING and draws is not None and PROPOSING in tried:
+                tried[PROPOSING] = witnessed(tried[PROPOSING], draws, model)
             if judged(tried).trusted:
                 break
-            draws = tried[name].details.get("draws")
             if isinstance(model, Target) and draws is not None:
                 model = model.pointing_to(draws[:SHARED].to(model.like))
         if not tried:
@@ -93,18 +102,31 @@ class Portfolio:
         return _with_draws(judged(tried), tried, reasons)
 
 
-def methods(model: EnergyModel, level: float) -> Iterator[tuple[str, PartitionEvaluator]]:
-    """The methods that run on a model, cheapest first."""
+def methods(
+    model: EnergyModel, level: float, tried: Mapping[str, Quantity]
+) -> Iterator[tuple[str, PartitionEvaluator]]:
+    """The methods that run on a model, cheapest first, after what was ``tried`` until then."""
+    asked: set[str] = set()
     for name in (*EXACT, *(ON_FUNCTIONS if isinstance(model, Target) else ON_MODELS)):
-        if capability.reason_against(name, model) is not None:
+        if name in asked or capability.reason_against(name, model) is not None:
             continue
-        if name == "ImportanceSampling" and model.support.width > WIDEST:
+        if name == PROPOSING and model.support.width > WIDEST:
             continue
-        if name == "NestedSampling" and not _climbs_soon(model):
+        if name == CLIMBING and not (_climbs_soon(model) and _needed(asked, model, tried)):
             continue
+        asked.add(name)
         settings = {} if name in EXACT else {"level": level}
-        settings |= {"evaluations": CLIMBING} if name == "NestedSampling" else {}
+        settings |= {"evaluations": MOST_CLIMBING} if name == CLIMBING else {}
         yield name, capability.part_named(name)(**settings)
+
+
+def _needed(asked: set[str], model: EnergyModel, tried: Mapping[str, Quantity]) -> bool:
+    """Whether nested sampling is next: after annealing, or before it as the witness of a mixture
+    that fits a density on few coordinates.
+    """
+    proposed = tried.get(PROPOSING)
+    fits = proposed is not None and proposed.details["of_known_modes"] != "do not publish"
+    return CERTIFYING in asked or (fits and model.support.width <= FEW)
 
 
 def _climbs_soon(model: EnergyModel) -> bool:
@@ -125,13 +147,13 @@ def pointed_far_and_wide(target: Target, generator: torch.Generator) -> Target:
 
 
 def check_time(name: str, model: EnergyModel) -> None:
-    """Raise where annealing a function would take longer than there is time for."""
-    if not isinstance(model, Target) or name != CERTIFYING:
+    """Raise where a method would take longer on a function than there is time for."""
+    if not isinstance(model, Target) or name not in TAKEN:
         return
-    needed = ANNEALING[model.differentiable] * model.log_density.seconds_each
+    needed = TAKEN[name][model.differentiable] * model.log_density.seconds_each
     if deadline.now() + needed > model.budget.moment:
         raise OutOfBudget(
-            f"Annealing would take about {needed / 60:.2g} minutes, more than are left. Write the "
+            f"{name} would take about {needed / 60:.2g} minutes, more than are left. Write the "
             "function for a batch of rows, in torch, or give more minutes."
         )
 
@@ -141,7 +163,7 @@ def judged(tried: dict[str, Quantity]) -> Quantity:
     all, not to be published.
     """
     for q in _certified(tried):
-        if all(other.low <= q.high for other in tried.values()):
+        if q.trusted and all(other.low <= q.high for other in tried.values()):
             return q
     return _over(list(tried.values()))
 
@@ -162,6 +184,9 @@ def _certified(tried: dict[str, Quantity]) -> Iterator[Quantity]:
             sure = 2 * integral.value - integral.low
             high = max(sure, min(q.high for q in near))
             yield replace(integral, high=high, level=near[0].level, verdict="loose")
+    proposed, climbed = tried.get(PROPOSING), tried.get(CLIMBING)
+    if proposed and climbed and "witnesses" in proposed.details and agree(proposed, climbed):
+        yield replace(proposed, verdict=worst(proposed.verdict, climbed.verdict))
     if annealed is not None and annealed.trusted:
         yield annealed
     if annealed is not None and len(others) > 1 and agree(others[0], others[1]):

@@ -34,6 +34,7 @@ from partita.diagnostics.weights import verdict_on_unseen
 from partita.errors import Diverged
 from partita.integration.differences import central_bend, central_slope
 
+GONE = 1e4  # nats below its middle at which nothing of a density is left
 RADII = (1e4, 1e5, 1e6)  # in deviations of the reference, between which a is measured
 SLACK = 0.01  # by which a must be above k; rounding of F at the largest radius
 HEAVY = 100.0  # a of a tail that falls faster holds nothing that chains would miss
@@ -291,12 +292,14 @@ def _turned(energy: Energy, u: Tensor, r: float) -> Tensor:
 
 def exponents(energy: Energy, rays: Tensor) -> Tensor:
     """a between each two of the far radii, ``(*, D) -> (*, 2)``; infinite where the density is
-    zero.
+    zero, or has fallen so far that a nat is less than the rounding of F.
     """
     radii = torch.tensor(RADII, dtype=rays.dtype, device=rays.device)
     values = energy(radii[:, None] * rays[..., None, :])  # (*, 3)
     fall = values.diff(dim=-1) / radii.log().diff()
-    return torch.where(values[..., 1:] == math.inf, math.inf, fall)
+    risen = values - energy(torch.zeros_like(rays))[..., None] > GONE
+    rounded = torch.finfo(values.dtype).eps * values.abs() > 1
+    return torch.where((risen & rounded)[..., 1:], math.inf, fall)
 
 
 def check_fall(owner: str, model: EnergyModel, energy: Energy, cone: Cone) -> None:

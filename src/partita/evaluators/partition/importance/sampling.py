@@ -57,9 +57,11 @@ class ImportanceSampling:
     distributions, fitted to the density by tempered rounds and ascents to its modes.
 
     For densities of a few to some twenty coordinates. Where the mixture does not fit, as in a long
-    funnel, the verdict says so. Without any rows modes are sought far and wide beforehand, which
-    takes some 100,000 evaluations more, and the verdict is at best "loose"; with ``evaluations``
-    there is no such search, and without rows no trust.
+    funnel, the verdict says so. A mode that ascents found but once says that others may be left:
+    the number is not trusted then, and ``details["of_known_modes"]`` is the verdict if there are
+    none. Without any rows modes are sought far and wide beforehand, which takes some 100,000
+    evaluations more, and the verdict is at best "loose"; with ``evaluations`` there is no such
+    search, and without rows no trust.
 
     Arguments:
         evaluations: Of F at most, a gradient counted as one more; 100,000 if not given.
@@ -106,8 +108,15 @@ class ImportanceSampling:
         q = reach_to_rounding_of(q, model, density.like.dtype, size)
         q = without_rows(q, len(x)) if known is None else q
         drawn = x[rng.systematic(log_w, generator, KEPT)].to(model.like)
-        details = {**q.details, "evaluations": density.count, "draws": drawn}
-        return replace(q, details=details)
+        details = {
+            **q.details,
+            "evaluations": density.count,
+            "draws": drawn,
+            "proposal": search.proposal,
+            "log_w": log_w,
+            "of_known_modes": q.verdict,
+        }
+        return replace(q, verdict="do not publish" if search.lone else q.verdict, details=details)
 
     def _final(self, search: Search, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Draws of the frozen proposal, log f and log weights: twice as many until the interval is
@@ -192,7 +201,7 @@ def _verdict(report: WeightReport, top: float, apart: float, search: Search) -> 
     """From tails, effective number, the heaviest draw, the two halves, and how the search went."""
     steep = search.density.differentiable or search.density.width <= MOST_BLIND
     known = search.rows is not None or (search.pointed is not None and steep)
-    if search.gamma < 1.0 or search.lone or not known:
+    if search.gamma < 1.0 or not known:
         return "do not publish"
     return worst(
         verdict_on_ess(report.ess, report.n),
