@@ -24,7 +24,7 @@ from partita.core.quantity import Quantity
 from partita.datasets import Dataset
 from partita.errors import PartitaWarning
 from partita.estimators._parameters import RandomState, check_types
-from partita.estimators._saved import SavedEstimator
+from partita.estimators._saved import SavedEstimator, start_over
 from partita.estimators._validation import by_scikit_learn, check_plain, checked
 from partita.experiment.experiment import Experiment
 from partita.experiment.imputation import impute_encoded
@@ -61,7 +61,11 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
     verbose: bool
 
     def fit(self, X: object, y: object = None, sample_weight: Weight | None = None) -> Self:
-        """Fit the model to the rows of X; ``sample_weight`` weighs them."""
+        """Fit the model to the rows of X; ``sample_weight`` weighs them.
+
+        Ctrl-C and SIGTERM raise ``KeyboardInterrupt`` and leave the estimator without a fit.
+        """
+        start_over(self)
         self._check_parameters()
         generator, owner = as_generator(self.random_state), type(self).__name__
         table = self._table(X, least=2)

@@ -18,7 +18,7 @@ from partita.core.arguments import PositiveInt, at_least, check_choice, check_co
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.estimators._density import Features, as_generator
 from partita.estimators._parameters import FitParameters, check_types, parameters
-from partita.estimators._saved import SavedEstimator
+from partita.estimators._saved import SavedEstimator, start_over
 from partita.estimators._validation import by_scikit_learn, checked
 from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
@@ -90,14 +90,14 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
         """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that
         were found.
         """
+        start_over(self)
         generator = as_generator(self.random_state)
         self._check_parameters()
         table = checked(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         self._center, self._scale = self._standardization(table)
         rows = Rows(self._prepared(table))
-        self.model_ = self._encoder(rows.width, generator)
         self.run_ = fit(
-            self.model_,
+            self._encoder(rows.width, generator),
             rows,
             self._objective(),
             learning_rate=self.learning_rate,
@@ -107,7 +107,7 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
             progress=self.verbose,
             generator=generator,
         )
-        self._n_features_out = self.n_components
+        self.model_, self._n_features_out = self.run_.model, self.n_components
         self._find_clusters(embed(self.model_, rows, generator=generator), y, generator)
         return self
 

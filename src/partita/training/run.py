@@ -114,6 +114,21 @@ class Run:
         return recorded_series(self.history, name)
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM met a fit, which ended between two steps; it is saved if it has a folder.
+
+    Arguments:
+        run: What the fit left.
+    """
+
+    def __init__(self, run: Run) -> None:
+        way_on = "it has no folder (out=), so it cannot be resumed."
+        if run.folder is not None:
+            way_on = f"it is saved in {run.folder}. Go on with resume=True."
+        super().__init__(f"fit: interrupted after {run.steps:,} steps; {way_on}")
+        self.run = run
+
+
 def make_config(model: Model, objective: Learner, settings: JsonObject, **more: Json) -> JsonObject:
     """The JSON from which a run is understood and resumed."""
     return {
