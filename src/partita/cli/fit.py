@@ -64,7 +64,9 @@ def fit(
     column: Kinds = None,
     guard: Annotated[
         str | None,
-        typer.Option(help="Where the fit diverges: stop, or rollback to go on with half the rate."),
+        typer.Option(
+            help="Where the fit diverges: stop, or rollback (if not given), with half the rate."
+        ),
     ] = None,
     devices: Devices = None,
     nodes: Nodes = 1,

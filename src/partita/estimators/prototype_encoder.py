@@ -105,6 +105,7 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
             epochs=self.epochs if self.max_minutes is None else None,
             minutes=self.max_minutes,
             progress=self.verbose,
+            guard="rollback",
             generator=generator,
         )
         self.model_, self._n_features_out = self.run_.model, self.n_components

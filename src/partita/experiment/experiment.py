@@ -221,7 +221,7 @@ class Experiment:
                 progress=progress,
                 fabric=fabric,
                 since=since,
-                **plan.options,
+                **{"guard": "rollback", **plan.options},
             )
         return replace(run, warnings=[*plan.remarks, *plan.cuts, *run.warnings])
 

@@ -308,7 +308,7 @@ def _validate(
 def _finish(session: Session, folder: RunFolder, config: JsonObject, stopped: str) -> Run:
     """Leave the weights to use in the model, and save everything."""
     model = session.bare
-    session.add_warnings(model.fit_warnings())
+    session.add_warnings([*model.fit_warnings(), *session.watch.last_warnings()])
     last = {name: value.clone() for name, value in model.state_dict().items()}
     average = {**last, **session.average.weights(model)}
     use = {**last, **session.best.weights} if session.best.weights else average
