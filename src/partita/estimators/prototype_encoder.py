@@ -19,7 +19,7 @@ from partita.errors import Diverged, PartitaWarning, invalid
 from partita.estimators._density import Features, as_generator
 from partita.estimators._parameters import FitParameters, check_types, parameters
 from partita.estimators._saved import SavedEstimator, start_over
-from partita.estimators._validation import by_scikit_learn, checked
+from partita.estimators._validation import by_scikit_learn, checked, values_of
 from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import PCL, embed, uniformity
@@ -192,7 +192,7 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
         self.labels_ = (v.double().numpy() @ self.prototypes_[0].T).argmax(1)
         self.uniformity_ = float(uniformity(v[rng.permutation(len(v), generator)[:1000]]))
         self.ami_ = {}
-        labels = np.asarray([] if y is None else y)
+        labels = np.asarray([] if y is None else values_of(y))
         if labels.shape == (len(v),) and type_of_target(labels) in ("binary", "multiclass"):
             from sklearn.metrics import adjusted_mutual_info_score
 
