@@ -72,7 +72,7 @@ def test_no_learning_rate_is_advised_where_none_can_help() -> None:
     columns = r"Look for huge or constant columns\.$"
     with pytest.raises(Diverged, match=rf"got nan at step 0\. {columns}"):
         guard.check_losses(lost, 0, 4, SETTINGS)
-    now = r"Lower learning_rate \(now 0\.05\), for example to 0\.005\."
+    now = r"Lower learning_rate \(now 0\.2, halved down to 0\.05 in vain\), for example to 0\.005\."
     with pytest.raises(Diverged, match=rf"got nan at step 3\. {now} {columns}"):
         guard.check_losses(lost, 3, 4, SETTINGS, scale=0.25)
 

@@ -120,8 +120,11 @@ def remedy(settings: Settings, step: int, scale: float = 1.0) -> str:
     if step == 0:
         return COLUMNS
     rate = scale * settings.learning_rate
-    lower = f"Lower learning_rate (now {rate:g}), for example to {rate / 10:g}."
-    return lower if scale == 1 else f"{lower} {COLUMNS}"
+    now = f"now {settings.learning_rate:g}"
+    if scale == 1:
+        return f"Lower learning_rate ({now}), for example to {rate / 10:g}."
+    halved = f"{now}, halved down to {rate:g} in vain"
+    return f"Lower learning_rate ({halved}), for example to {rate / 10:g}. {COLUMNS}"
 
 
 @runtime_checkable
