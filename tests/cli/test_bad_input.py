@@ -147,7 +147,7 @@ def test_a_learning_rate_that_diverges_names_the_remedy_and_keeps_the_run(call: 
             "run",
         )
     )
-    assert "Lower learning_rate (now 1e+06)" in line
+    assert "Lower learning_rate (now 1e+06, halved down to 3906.25 in vain)" in line
     assert (
         Path("run/checkpoints/last.safetensors").exists()
         and json.loads(Path("run/config.json").read_text())["format"] == 2

@@ -348,7 +348,9 @@ def test_lists(call: Any) -> None:
         set(families) >= {"rbm", "maxent"}
         and families["rbm"]["settings"]["n_chains"]["default"] == 256
     )
-    text = call("models").output
+    lines = call("models").output.splitlines()
+    assert lines[:-1] == [f"{name}: {family['summary']}" for name, family in families.items()]
+    text = call("models", "rbm").output
     assert "rbm: restricted Boltzmann machine" in text and "learning_rate" in text
     grid = call("models", "--grid").output
     assert "ExactLikelihood" in grid and "neither side has at most 2^20 states" in grid

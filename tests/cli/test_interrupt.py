@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import partita
+from partita.cli.app import app
 from partita.training import checkpoint
 
 PARTITA = [sys.executable, "-c", "from partita.cli import main; main()"]
@@ -172,13 +173,35 @@ def test_a_comparison_makes_damaged_scores_and_weights_again(call: Any) -> None:
     ]
 
 
-def test_help_and_version_do_not_import_torch() -> None:
-    code = (
-        "import sys; from partita.cli.app import app; app(['--help'], standalone_mode=False); "
-        "print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip().endswith("False")
+HEAVY = ("torch", "numpy", "scipy", "sklearn", "pyarrow", "pandas", "numba", "plotly")
+IMPORTED = f"""
+import sys
+from partita.cli.app import app
+try:
+    app(sys.argv[1:], prog_name="partita")
+except SystemExit as end:
+    assert end.code == int(sys.stdin.read()), end.code
+print("imported:", *(name for name in {HEAVY} if name in sys.modules))
+"""
+VERBS = [command.name or command.callback.__name__ for command in app.registered_commands]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        *(((verb.replace("_", "-"), "--help"), 0) for verb in VERBS),
+        (("--help",), 0),
+        (("--version",), 0),
+        (("models",), 0),
+        (("fit", "--no-such-option"), 2),
+        (("fit",), 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_help_lists_and_wrong_usage_import_nothing_heavy(words: tuple[str, ...], code: int) -> None:
+    command = [sys.executable, "-c", IMPORTED, *words]
+    done = subprocess.run(command, input=str(code), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "imported:", done.stdout
 
 
 def test_errors_of_the_installed_command_have_no_traceback(tmp_path: Path) -> None:

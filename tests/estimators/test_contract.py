@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partita.estimators import MaxEntDensity, RBMDensity
+from partita.estimators import ESTIMATORS, MaxEntDensity, RBMDensity
 
 QUICK = [RBMDensity(epochs=4, n_chains=32), MaxEntDensity(epochs=4, n_chains=16, l2=1e-3)]
 
@@ -32,6 +33,23 @@ def binary() -> np.ndarray:
     rng = np.random.default_rng(0)
     hidden = rng.integers(0, 2, (120, 2))
     return ((hidden[:, [0, 0, 0, 1, 1, 1]] + (rng.random((120, 6)) < 0.1)) % 2).astype(int)
+
+
+@pytest.mark.filterwarnings("ignore::partita.errors.PartitaWarning")
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_tensors_are_their_values_whether_or_not_they_require_grad(
+    name: str, binary: np.ndarray
+) -> None:
+    kind, short = ESTIMATORS[name], {"epochs": 1, "sweeps": 4, "n_draws": 128, "n_prototypes": (4,)}
+    short = {key: value for key, value in short.items() if key in kind().get_params()}
+    X, y = binary[:40, 1:].astype(float), binary[:40, 0].astype(float)
+    tensors = [torch.tensor(values, requires_grad=True) for values in (X, y)]
+    answers = []
+    for rows, targets in ((X, y), tensors):
+        fitted = kind(random_state=0, **short).fit(rows, targets)
+        method = next(m for m in ("transform", "predict", "sample") if hasattr(fitted, m))
+        answers.append(getattr(fitted, method)(*([] if method == "sample" else [rows])))
+    np.testing.assert_array_equal(*answers)
 
 
 @pytest.mark.parametrize("estimator", QUICK, ids=lambda e: type(e).__name__)

@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import partita.estimators
-from partita.errors import InputError
+from partita.errors import InputError, PartitaWarning
 from partita.estimators import MixtureDensity, MixturePPCADensity, PPCADensity
 
 IRIS = load_iris().data
@@ -172,10 +172,9 @@ def test_bad_input_is_named() -> None:
     empty[:, 1] = np.nan
     with pytest.raises(InputError, match="an observed value in every column; got none in column 1"):
         MixtureDensity(2).fit(empty)
-    empty = X.copy()
-    empty[4] = np.nan
-    with pytest.raises(InputError, match="an observed value in every row; got none in row"):
-        PPCADensity(2).fit(empty)
+    nothing = np.full((4, 3), np.nan)
+    with pytest.raises(InputError, match=r"PPCADensity.fit: X must have a row with an observed"):
+        PPCADensity(2).fit(nothing)
     with pytest.raises(
         InputError, match="components must be at most the number of rows, 20; got 21"
     ):
@@ -195,16 +194,29 @@ def test_bad_input_is_named() -> None:
         MixtureDensity(2).fit(np.column_stack([X[:, :2], np.ones(20)]))
 
 
+@pytest.mark.parametrize("kind", [MixtureDensity, PPCADensity, MixturePPCADensity])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_in_which_nothing_was_observed_are_left_out(kind: Any, weighted: bool) -> None:
+    """The fit is that of the other rows, to rounding; such a row itself has probability one."""
+    g = np.random.default_rng(0)
+    whole, weight = g.normal(size=(40, 3)), g.random(40) + 0.5
+    lost = [3, 11, 12]
+    with_empty, its_weight = np.insert(whole, lost, np.nan, 0), np.insert(weight, lost, 1.0)
+    chosen = {"sample_weight": weight} if weighted else {}
+    settings = {"n_components": 2, "random_state": 0}
+    expected = kind(**settings).fit(whole, **chosen)
+    if weighted:
+        chosen = {"sample_weight": its_weight}
+    with pytest.warns(
+        PartitaWarning, match=r"^\w+.fit: 3 of 43 rows hold no value and are left out"
+    ):
+        found = kind(**settings).fit(with_empty, **chosen)
+    np.testing.assert_allclose(found.score_samples(whole), expected.score_samples(whole), rtol=1e-9)
+    assert found.score_samples(with_empty)[3] == pytest.approx(0.0, abs=1e-12)
+
+
 def test_messages_name_the_rows_and_parameters_of_the_caller() -> None:
     """Rows are sorted for the fit, and settings have other names inside: neither shows."""
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    X[7] = np.nan
-    with pytest.raises(
-        InputError,
-        match=r"MixtureDensity.fit: X must have an observed value in every row; got none in row "
-        r"7\. Leave",
-    ):
-        MixtureDensity(2).fit(X)
     counts = np.random.default_rng(0).poisson(4.0, (30, 2)).astype(float)
     counts[11, 1] = -2
     with pytest.raises(

@@ -15,7 +15,7 @@ import pytest
 import torch
 from tests.fuzz import subjects
 from tests.fuzz.tensors import LAST, MODEL
-from tests.pressing import ctrl_c_after
+from tests.pressing import interrupted_after
 
 import partita
 from partita.errors import InputError, PartitaError, RunError
@@ -118,8 +118,7 @@ def stopped(folder: Path, model: Any, x: torch.Tensor, objective: Any, **options
             **more,
         )
 
-    with ctrl_c_after(1):
-        fit(steps=3)
+    interrupted_after(1, lambda: fit(steps=3))
     (folder / MODEL).unlink()
     return lambda: fit(steps=3, resume=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from scipy import stats
-from tests.pressing import ctrl_c_after
+from tests.pressing import interrupted_after
 from torch import Tensor, nn
 
 import partita
@@ -511,8 +511,7 @@ def test_an_interrupted_fit_goes_on_bit_for_bit(tmp_path: Path) -> None:
         )
 
     whole = fitted("whole")
-    with ctrl_c_after(4):
-        assert fitted("parted").stopped == "interrupted"
+    assert interrupted_after(4, lambda: fitted("parted")).stopped == "interrupted"
     resumed = fitted("parted", resume=True).model.state_dict()
     assert all(
         torch.equal(value, resumed[name]) for name, value in whole.model.state_dict().items()

@@ -18,7 +18,7 @@ from partita.models.directed.latent import LatentModel
 from partita.objectives import ELBO
 from partita.runtime import processes
 from partita.tables import as_rows
-from partita.training import Settings, loop
+from partita.training import Interrupted, Settings, loop
 from partita.training.run import RunFolder
 from partita.training.session import Session, start_session
 
@@ -116,6 +116,14 @@ def interrupt_and_diverge() -> None:
     diverge()
 
 
+def ended(fit: Callable[[], Any]) -> dict[str, Any]:
+    """The summary of a fit, also of one that a signal ends."""
+    try:
+        return summary(fit())
+    except Interrupted as stop:
+        return summary(stop.run)
+
+
 def summary(run: Any) -> dict[str, Any]:
     events = [record["done"] for record in run.history if "event" in record]
     return {
@@ -133,7 +141,7 @@ def interrupted(fabric: Any, out: Path) -> dict[str, Any]:
     seen = {}
     for when, owner, method in (("before", ELBO, "losses"), ("after", loop, "_settled")):
         with before(owner, method, once(fabric, 5, interrupt)):
-            seen[when] = summary(fitted("vae", fabric, out=out / when))
+            seen[when] = ended(lambda when=when: fitted("vae", fabric, out=out / when))
         seen[f"{when}, resumed"] = summary(fitted("vae", fabric, out=out / when, resume=True))
     return seen | {"whole": summary(fitted("vae", fabric))}
 
@@ -149,7 +157,7 @@ def diverged(fabric: Any) -> dict[str, Any]:
         ("interrupted", 6, interrupt_and_diverge),
     ):
         with before(ELBO, "losses", once(fabric, step, act)):
-            seen[name] = summary(fitted("vae", fabric, guard="rollback", validations=6))
+            seen[name] = ended(lambda: fitted("vae", fabric, guard="rollback", validations=6))
     return seen
 
 

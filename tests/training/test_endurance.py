@@ -19,7 +19,7 @@ from partita.cli.app import app
 from partita.errors import Diverged, InputError, PartitaWarning, RunError
 from partita.models import RBM, Mixture
 from partita.objectives import EM, PCD, ExactLikelihood
-from partita.training import checkpoint, loop
+from partita.training import Interrupted, checkpoint, loop
 from partita.training.history import History
 from partita.training.session import Session
 
@@ -253,8 +253,12 @@ def test_a_signal_saves_between_two_steps(
         return advance(self)
 
     monkeypatch.setattr(Session, "advance", signaled)
-    run = fitted(tmp_path / "run")
+    with pytest.raises(Interrupted) as stopped:
+        fitted(tmp_path / "run")
+    run = stopped.value.run
     assert (run.stopped, run.steps) == ("interrupted", 18)
+    words = f"fit: interrupted after 18 steps; it is saved in {tmp_path / 'run'}. Go on with "
+    assert str(stopped.value) == f"{words}resume=True."
     assert signal.getsignal(number) == before
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.pressing import interrupted_after
 
 import partita
 from partita.core.support import Binary
@@ -17,7 +18,7 @@ from partita.errors import Diverged
 from partita.models import RBM, VAE, Flow, MaxEnt
 from partita.objectives import CD, ELBO, PCD
 from partita.samplers import Gibbs
-from partita.training import Run, Settings, guard, loop
+from partita.training import Run, Settings, checkpoint, guard, loop
 from partita.training.session import Session
 
 SETTINGS = Settings(steps=1, learning_rate=0.2)
@@ -44,6 +45,38 @@ def test_a_large_loss_of_many_columns_is_fine(value: float) -> None:
     assert guard.check_losses({"model": torch.tensor(value)}, 0, 4, SETTINGS) == {"model": value}
 
 
+def test_a_loss_that_was_as_large_before_anything_was_learned_has_not_run_away() -> None:
+    """Rows far out make it so; only a loss that is large is held against that of the first
+    weights.
+    """
+    untrained = {"model": 100.0}
+    large = {"model": torch.tensor(999.0)}
+    assert guard.check_losses(large, 7, 4, SETTINGS, untrained=lambda: untrained) == {
+        "model": 999.0
+    }
+    for value in (1001.0, -81.0, math.inf, math.nan):
+        with pytest.raises(Diverged, match="must stay finite and small"):
+            guard.check_losses(
+                {"model": torch.tensor(value)}, 7, 4, SETTINGS, untrained=lambda: untrained
+            )
+    asked: list[None] = []
+    guard.check_losses(
+        {"model": torch.tensor(79.0)}, 7, 4, SETTINGS, untrained=lambda: asked.append(None) or {}
+    )
+    assert not asked
+
+
+def test_no_learning_rate_is_advised_where_none_can_help() -> None:
+    """Before the first update it has done nothing; after many halvings it may not be to blame."""
+    lost = {"model": torch.tensor(math.nan)}
+    columns = r"Look for huge or constant columns\.$"
+    with pytest.raises(Diverged, match=rf"got nan at step 0\. {columns}"):
+        guard.check_losses(lost, 0, 4, SETTINGS)
+    now = r"Lower learning_rate \(now 0\.2, halved down to 0\.05 in vain\), for example to 0\.005\."
+    with pytest.raises(Diverged, match=rf"got nan at step 3\. {now} {columns}"):
+        guard.check_losses(lost, 3, 4, SETTINGS, scale=0.25)
+
+
 def test_where_gradients_are_clipped_a_few_large_losses_are_forgiven_but_not_many_in_a_row() -> (
     None
 ):
@@ -55,18 +88,72 @@ def test_where_gradients_are_clipped_a_few_large_losses_are_forgiven_but_not_man
         guard.check_losses({"model": torch.tensor(math.nan)}, 0, 4, clipped)
 
 
-def test_a_fit_whose_losses_stay_large_ends(generator: torch.Generator) -> None:
-    """Forgiven 25 times, then named."""
+def test_a_fit_whose_losses_stay_large_ends(
+    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that are lost after three steps: forgiven 25 times, then named."""
+    flow, advance = Flow(2, 2, widths=(4,), generator=generator), Session.advance
+
+    def lost(self: Session) -> Any:
+        if self.step >= 3:
+            with torch.no_grad():
+                for p in self.bare.parameters():
+                    p.fill_(6.0)
+        return advance(self)
+
+    monkeypatch.setattr(Session, "advance", lost)
+    x = torch.randn(200, 2, generator=generator)
+    with pytest.raises(Diverged, match=f"at step {3 + guard.FORGIVEN}"):
+        partita.fit(flow, x, steps=60, clip=1.0, generator=generator)
+
+
+def far_out(n: int = 200, width: int = 3) -> torch.Tensor:
+    """Rows of a normal distribution, of which a few lie sixty deviations out."""
+    x = torch.randn(n, width, generator=torch.Generator().manual_seed(0))
+    x[::50] *= 60
+    return x
+
+
+@pytest.mark.parametrize("clip", [0.0, 1.0])
+def test_rows_far_out_do_not_end_a_fit(clip: float, generator: torch.Generator) -> None:
+    """Batches with such a row have losses beyond 20 nats a column from the first step on."""
+    x, model = far_out(), VAE(3, 2, widths=(8,), likelihood="gaussian", generator=generator)
+    run = partita.fit(model, x, steps=100, batch_size=16, clip=clip, generator=generator)
+    worst = max(loss for _, loss in run.series("model"))
+    assert run.stopped == "finished" and worst > 20 * 3
+    assert guard.FAR_OUT not in run.warnings  # most batches have none
+
+
+@pytest.mark.parametrize("clip", [0.0, 1.0])
+def test_a_fit_on_another_scale_says_so(clip: float, generator: torch.Generator) -> None:
+    """No learning rate would help, and none is advised."""
+    x = 1e4 * torch.randn(200, 2, generator=generator)
     flow = Flow(2, 2, widths=(4,), generator=generator)
-    with pytest.raises(Diverged, match=f"at step {guard.FORGIVEN}"):
-        partita.fit(
-            flow,
-            1e4 * torch.randn(200, 2, generator=generator),
-            steps=60,
-            clip=1.0,
-            initialize=False,
-            generator=generator,
+    run = partita.fit(flow, x, steps=60, clip=clip, initialize=False, generator=generator)
+    assert run.warnings == [guard.FAR_OUT]
+
+
+def test_the_first_weights_are_those_of_the_fit_that_is_resumed(tmp_path: Path) -> None:
+    """Whatever weights the model has that is handed in then."""
+
+    def fit(name: str, seed: int, **more: Any) -> Any:
+        g = torch.Generator().manual_seed(seed)
+        model = VAE(3, 2, widths=(8,), likelihood="gaussian", generator=g)
+        return partita.fit(
+            model, far_out(), steps=40, batch_size=16, out=tmp_path / name, generator=g, **more
         )
+
+    fit("whole", 1)
+    interrupted_after(7, lambda: fit("parted", 1))
+    fit("parted", 2, resume=True)
+    whole, parted = (
+        checkpoint.load_tree(tmp_path / name / "checkpoints" / "last.safetensors")
+        for name in ("whole", "parted")
+    )
+    for part in ("untrained", "model"):
+        assert whole[part]
+        exact = {"rtol": 0.0, "atol": 0.0, "equal_nan": True}  # what is not yet known is nan
+        torch.testing.assert_close(whole[part], parted[part], **exact)
 
 
 def test_a_healthy_model_has_no_ailments(generator: torch.Generator) -> None:
@@ -175,7 +262,7 @@ def test_a_divergence_that_ends_a_fit_is_its_last_event(
         and event["step"] < STEPS
         and "Lower learning_rate" in event["event"]
     )
-    assert partita.load(tmp_path / "run").history[-1] == event
+    assert partita.load(tmp_path / "run", allow_diverged=True).history[-1] == event
 
 
 def test_chains_that_never_move_are_found_at_the_first_look_that_can_tell(
@@ -279,6 +366,25 @@ def test_going_back_is_not_tried_where_the_fit_was_never_well(
     fitted(dead(generator), PCD(chains=8), tmp_path / "run", guard="rollback")
     (event,) = events(tmp_path / "run")
     assert event["done"] == "went on"
+
+
+def test_all_returns_are_told_in_one_sentence(
+    tmp_path: Path, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance = Session.advance
+
+    def diverges(self: Session) -> Any:
+        if self.step == 57 and self.rate_scale > 0.1:
+            raise Diverged("fit: the loss must stay finite; got nan. Lower learning_rate.")
+        return advance(self)
+
+    monkeypatch.setattr(Session, "advance", diverges)
+    run = fitted(RBM(4, 3, generator=generator), PCD(chains=8), tmp_path / "run", guard="rollback")
+    assert len(events(tmp_path / "run")) == 4
+    assert run.warnings == [
+        "went back from step 57 to 50, to go on with 0.0625 of the learning rate: the loss must "
+        "stay finite; got nan."
+    ]
 
 
 def test_what_comes_back_each_time_is_let_be(

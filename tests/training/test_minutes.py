@@ -5,7 +5,7 @@ recorded.
 from pathlib import Path
 
 import pytest
-from tests.pressing import ctrl_c_after
+from tests.pressing import interrupted_after
 from tests.training.small_fits import same, scenario, timeless
 
 import partita
@@ -31,8 +31,7 @@ def test_a_timed_run_is_resumed_with_its_own_number_of_steps(
 ) -> None:
     """Whatever the clock says the second time."""
     monkeypatch.setattr(budget, "_steps_within", lambda *_: 80)
-    with ctrl_c_after(33):
-        scenario("pcd", tmp_path / "run", steps=None, minutes=1.0)
+    interrupted_after(33, lambda: scenario("pcd", tmp_path / "run", steps=None, minutes=1.0))
     monkeypatch.setattr(budget, "_steps_within", lambda *_: 500)
     resumed = scenario("pcd", tmp_path / "run", resume=True, steps=None, minutes=1.0)
     whole = scenario("pcd", steps=80)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.pressing import ctrl_c_after
+from tests.pressing import interrupted_after
 from tests.training.small_fits import (
     OBJECTIVES,
     OPTIONS,
@@ -85,8 +85,7 @@ def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(
 ) -> None:
     total = checkpoint.load_tree(whole(name) / "checkpoints" / "last.safetensors")["step"]
     stop = max(1, int(share * total))
-    with ctrl_c_after(stop):
-        partial = scenario(name, tmp_path / "run")
+    partial = interrupted_after(stop, lambda: scenario(name, tmp_path / "run"))
     assert (partial.stopped, partial.steps) == ("interrupted", stop)
     assert partita.load(tmp_path / "run").stopped == "interrupted"  # it can be used as it is
     resumed = scenario(name, tmp_path / "run", resume=True)

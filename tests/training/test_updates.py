@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.pressing import ctrl_c_after
+from tests.pressing import interrupted_after
 from torch import Tensor
 
 import partita
@@ -81,8 +81,8 @@ def test_ctrl_c_saves_and_a_resumed_run_ends_the_same(
     name: str, objective: Any, stop: int, tmp_path: Path
 ) -> None:
     scenario(name, objective, tmp_path / "whole")
-    with ctrl_c_after(stop):
-        assert scenario(name, objective, tmp_path / "cut").stopped == "interrupted"
+    cut = interrupted_after(stop, lambda: scenario(name, objective, tmp_path / "cut"))
+    assert cut.stopped == "interrupted"
     run = scenario(name, objective, tmp_path / "cut", resume=True)
     assert (run.stopped, run.steps) == ("finished", 30)
     assert_same_folders(tmp_path / "cut", tmp_path / "whole")

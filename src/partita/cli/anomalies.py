@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from partita.cli import output
-from partita.cli.options import Json, Run, Seed, file_argument, table_output
+from partita.cli.options import AllowDiverged, Json, Run, Seed, file_argument, table_output
 
 SHOWN = 5  # of the strangest rows
 
@@ -24,6 +24,7 @@ def anomalies(
         float, typer.Option(help="The tail probability up to which a row is called an anomaly.")
     ] = 0.01,
     out: Annotated[Path | None, table_output("anomalies")] = None,
+    allow_diverged: AllowDiverged = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -32,7 +33,7 @@ def anomalies(
 
     from partita.experiment.anomalies import find_anomalies
 
-    found = find_anomalies(run, data, normal, alpha, out, seed=seed)
+    found = find_anomalies(run, data, normal, alpha, out, seed=seed, allow_diverged=allow_diverged)
     score, tail, calibration = found.ranking
     most, fewest = int(calibration.max()), int(calibration.min())
     if as_json:

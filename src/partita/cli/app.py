@@ -83,11 +83,13 @@ class Commands(TyperGroup):
             remedy = NO_ROOM if error.errno in FULL else "Choose another place."
             saved = "".join(f" {note}" for note in getattr(error, "__notes__", []))
             _refuse(f"{error.strerror or str(error).splitlines()[0]}{where}. {remedy}{saved}")
+        except PartitaError as error:
+            _refuse(error.rendered(partial(_as_option, self.option_names(ctx))))
         except Exception as error:
+            if hasattr(error, "exit_code"):  # of click: help was shown, or the usage is wrong
+                raise
             from partita.runtime.memory_limit import SENTENCE, ran_out
 
-            if isinstance(error, PartitaError):
-                _refuse(error.rendered(partial(_as_option, self.option_names(ctx))))
             if ran_out(error):
                 _refuse(SENTENCE)
             if _unwritten(error):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from partita.cli import output
-from partita.cli.options import Json, Run, file_argument, table_output
+from partita.cli.options import AllowDiverged, Json, Run, file_argument, table_output
 
 
 def cluster(
@@ -17,12 +17,13 @@ def cluster(
         bool,
         typer.Option("--probabilities", help="Also a column with the probability of each cluster."),
     ] = False,
+    allow_diverged: AllowDiverged = False,
     as_json: Json = False,
 ) -> None:
     """To which component of a mixture each row belongs, with its probability."""
     from partita.experiment.clustering import cluster_file
 
-    found = cluster_file(run, data, out, probabilities=probabilities)
+    found = cluster_file(run, data, out, probabilities=probabilities, allow_diverged=allow_diverged)
     sizes = found.sizes.tolist()
     if as_json:
         output.print_json(

@@ -8,6 +8,7 @@ from partita.cli import output
 from partita.cli.launch import launched
 from partita.cli.options import (
     EVALUATORS,
+    AllowDiverged,
     Devices,
     Json,
     Nodes,
@@ -37,6 +38,7 @@ def evaluate(
     ] = None,
     evaluator: Annotated[str, typer.Option(help=EVALUATORS)] = "auto",
     bits: Annotated[bool, typer.Option("--bits", help="Also in bits per dimension.")] = False,
+    allow_diverged: AllowDiverged = False,
     seed: Seed = 0,
     devices: Devices = None,
     nodes: Nodes = 1,
@@ -51,7 +53,7 @@ def evaluate(
         from partita.experiment.saved import SCORING, open_run, pick_split
         from partita.report.format import meaning
 
-        saved = open_run(run)
+        saved = open_run(run, allow_diverged=allow_diverged)
         chosen = named_evaluator(evaluator, bounds=True)
         own, dataset = saved.learned_from(data), saved.dataset(data)
         if split is None:

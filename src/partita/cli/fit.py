@@ -64,7 +64,9 @@ def fit(
     column: Kinds = None,
     guard: Annotated[
         str | None,
-        typer.Option(help="Where the fit diverges: stop, or rollback to go on with half the rate."),
+        typer.Option(
+            help="Where the fit diverges: stop, or rollback (if not given), with half the rate."
+        ),
     ] = None,
     devices: Devices = None,
     nodes: Nodes = 1,
@@ -118,13 +120,6 @@ def _carry_out(
     for text in run.warnings:
         output.print_warning(text)
     folder, split = experiment.folder, experiment.scored
-    if run.stopped == "interrupted":
-        typer.echo(
-            f"Interrupted at step {run.steps}; saved in {folder}. Go on with: partita fit --resume "
-            f"{folder}",
-            err=True,
-        )
-        raise typer.Exit(130)
     q = _score(experiment, run)
     written = None
     if page and team.is_zero:
@@ -165,11 +160,24 @@ def _data_lines(experiment: "Experiment", plan: "FitPlan") -> str:
 def _train(
     experiment: "Experiment", plan: "FitPlan", talk: bool, fabric: "Fabric | None" = None
 ) -> "Run":
-    """The fit itself; a second Ctrl-C ends it at once and says where the last checkpoint is."""
+    """The fit itself; Ctrl-C saves it, and a second one ends it at once and says where the last
+    checkpoint is.
+    """
     from partita.runtime.processes import LostProcess
+    from partita.training import Interrupted
 
     try:
         return experiment.run(plan, progress=talk, fabric=fabric)
+    except Interrupted as stop:
+        for text in stop.run.warnings:
+            output.print_warning(text)
+        folder = experiment.folder
+        typer.echo(
+            f"Interrupted at step {stop.run.steps}; saved in {folder}. Go on with: partita fit "
+            f"--resume {folder}",
+            err=True,
+        )
+        raise typer.Exit(130) from None
     except LostProcess as error:
         error.args = (f"fit: {str(error).rstrip('.')}. {_way_on(experiment)}".rstrip(),)
         raise

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from partita.cli import output
-from partita.cli.options import Json, Run, Seed, file_argument, table_output
+from partita.cli.options import AllowDiverged, Json, Run, Seed, file_argument, table_output
 
 
 def impute(
@@ -14,6 +14,7 @@ def impute(
     data: Annotated[Path, file_argument("A file with missing values: empty cells or NaN.")],
     out: Annotated[Path | None, table_output("imputed")] = None,
     how: Annotated[str, typer.Option(help="auto, mean, mode or draw.")] = "auto",
+    allow_diverged: AllowDiverged = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -22,7 +23,7 @@ def impute(
     """
     from partita.experiment.imputation import imputation_method, impute_file
 
-    done = impute_file(run, data, out, how, seed=seed)
+    done = impute_file(run, data, out, how, seed=seed, allow_diverged=allow_diverged)
     if as_json:
         output.print_json(
             {"run": str(run), "out": str(done.path), "rows": done.rows, "filled": done.filled}

@@ -13,25 +13,29 @@ if TYPE_CHECKING:
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="One family; all if not given.", metavar="NAME")
+        str | None, typer.Argument(help="A family, to show its settings.", metavar="NAME")
     ] = None,
     grid: Annotated[
         bool, typer.Option("--grid", help="What runs with what, and why not where it does not.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """The families of models and their settings."""
-    from partita.families import FAMILIES, family_named
-
+    """The families of models, one line each; the settings of one, by its name."""
     if grid and name is not None:
         raise typer.BadParameter("shows all models; leave out NAME.", param_hint="--grid")
-    families = list(FAMILIES.values()) if name is None else [family_named(name, "models", "NAME")]
     if grid:
         _show_grid(as_json)
-    elif as_json:
+        return
+    if name is None and not as_json:
+        _list_families()
+        return
+    from partita.families import FAMILIES, family_named
+
+    families = list(FAMILIES.values()) if name is None else [family_named(name, "models", "NAME")]
+    if as_json:
         output.print_json({family.name: _family_json(family) for family in families})
     else:
-        _show_families(families)
+        _show_family(families[0])
 
 
 def _show_grid(as_json: bool) -> None:
@@ -47,22 +51,25 @@ def _show_grid(as_json: bool) -> None:
         print_grid()
 
 
-def _show_families(families: "list[Family]") -> None:
-    from dataclasses import fields
+def _list_families() -> None:
+    """One line each; no family is imported for it."""
+    from partita.families.summaries import summaries
 
-    from partita.training import Settings
+    for name, summary in summaries().items():
+        typer.echo(f"{name}: {summary}")
+    typer.echo("Settings of one: partita models rbm. What runs with what: partita models --grid.")
 
-    for family in families:
-        rows = [
-            [f"  {name}", str(setting.default).replace("None", "none"), setting.meaning]
-            for name, setting in family.settings.items()
-        ]
-        output.print_table(["", "default", ""], rows, f"{family.name}: {family.summary}")
-        typer.echo("")
-    every = ", ".join(field.name for field in fields(Settings))
-    typer.echo(f"Every fit also takes, through --set: {every}, binarize.")
-    example = "rbm digits --set n_hidden=100" if len(families) > 1 else f"{families[0].name} DATA"
-    typer.echo(f"Example: partita fit {example} --set l2=1e-4")
+
+def _show_family(family: "Family") -> None:
+    from partita.training.settings import SETTING_NAMES
+
+    rows = [
+        [f"  {name}", str(setting.default).replace("None", "none"), setting.meaning]
+        for name, setting in family.settings.items()
+    ]
+    output.print_table(["", "default", ""], rows, f"{family.name}: {family.summary}")
+    typer.echo(f"\nEvery fit also takes, through --set: {', '.join(SETTING_NAMES)}, binarize.")
+    typer.echo(f"Example: partita fit {family.name} DATA --set l2=1e-4")
 
 
 def _family_json(family: "Family") -> dict[str, object]:

@@ -33,6 +33,12 @@ Run = Annotated[
     Path, typer.Argument(help="Folder of a run, as partita fit made it.", metavar="RUN")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+AllowDiverged = Annotated[
+    bool,
+    typer.Option(
+        "--allow-diverged", help="Use a run that diverged, by the last good weights it had."
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0, max=2**63 - 1)]
 KINDS = (
     "What a column holds: real, binary, count, category or ignore; may be given often, and * "

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from partita.cli import output
-from partita.cli.options import Json
+from partita.cli.options import AllowDiverged, Json
 
 
 def report(
@@ -18,12 +18,13 @@ def report(
         Path | None,
         typer.Option(help="Where the page goes, .html; FOLDER/report.html if not given."),
     ] = None,
+    allow_diverged: AllowDiverged = False,
     as_json: Json = False,
 ) -> None:
     """One HTML file about a run or a comparison, which opens from disk with no network."""
     from partita.report.folder import write_report
 
-    path = write_report(folder, out)
+    path = write_report(folder, out, allow_diverged=allow_diverged)
     if as_json:
         output.print_json({"folder": str(folder), "report": str(path)})
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partita.cli import output
-from partita.cli.options import Json, Run, Seed
+from partita.cli.options import AllowDiverged, Json, Run, Seed
 
 if TYPE_CHECKING:
     from partita.experiment.saved import SavedRun
@@ -44,6 +44,7 @@ def sample(
     top_p: Annotated[
         float | None, typer.Option(help="Share of the mass that each step of a sequence keeps.")
     ] = None,
+    allow_diverged: AllowDiverged = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +56,8 @@ def sample(
 
     if n is not None:
         check_count("sample", "-n", n)
-    saved, request = open_run(run), Request(prompt, length, temperature, top_p)
+    saved = open_run(run, allow_diverged=allow_diverged)
+    request = Request(prompt, length, temperature, top_p)
     if saved.data.reading is None and request == Request():
         _sample_rows(saved, n or 64, out, burn_in, png, seed, as_json)
         return

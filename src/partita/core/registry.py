@@ -3,7 +3,7 @@ and parts of the capability table as JSON and back.
 
 A saved run names its model and its parts. Only registered names are ever looked up, so that reading
 a run executes no code of its own. A package outside partita registers what it has when it is
-imported; under the entry point :data:`PLUGINS` it is found by the command line and by ``load``:
+imported; under the entry point ``partita.plugins`` it is found by the command line and by ``load``:
 
 .. code-block:: toml
 
@@ -12,12 +12,10 @@ imported; under the entry point :data:`PLUGINS` it is found by the command line 
 """
 
 import pkgutil
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from inspect import signature
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -27,24 +25,13 @@ from torch.distributions import Distribution
 
 from partita.core.capability import PARTS, Part, part_named
 from partita.core.protocols import Capability, Model, Settings
-from partita.errors import PartitaError, PartitaWarning, RunError, invalid
+from partita.errors import PartitaError, RunError, invalid
 from partita.runtime.files import Json
+from partita.runtime.plugins import load_plugins
 
 OTHER = "The run was made by another version of partita."
-PLUGINS = "partita.plugins"  # the group of entry points, each a module that registers what it has
 Thing = TypeVar("Thing")
 Same = TypeVar("Same")  # whose type a decorator leaves as it is
-
-
-@cache
-def load_plugins() -> None:
-    """Import every installed plugin, once; one that cannot be imported is a warning."""
-    for plugin in entry_points(group=PLUGINS):
-        try:
-            plugin.load()
-        except Exception as error:  # whatever a module of others raises
-            text = f"plugin {plugin.name!r} ({plugin.value}) cannot be imported: {error}"
-            warnings.warn(text, PartitaWarning, stacklevel=2)
 
 
 @cache

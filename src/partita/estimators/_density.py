@@ -22,10 +22,10 @@ from partita.core.protocols import LikelihoodEvaluator
 from partita.core.quantity import Kind as ScoreKind
 from partita.core.quantity import Quantity
 from partita.datasets import Dataset
-from partita.errors import PartitaWarning
+from partita.errors import PartitaWarning, invalid
 from partita.estimators._parameters import RandomState, check_types
-from partita.estimators._saved import SavedEstimator
-from partita.estimators._validation import by_scikit_learn, check_plain, checked
+from partita.estimators._saved import SavedEstimator, start_over
+from partita.estimators._validation import by_scikit_learn, check_plain, checked, values_of
 from partita.experiment.experiment import Experiment
 from partita.experiment.imputation import impute_encoded
 from partita.experiment.saved import evaluate_encoded
@@ -61,7 +61,11 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
     verbose: bool
 
     def fit(self, X: object, y: object = None, sample_weight: Weight | None = None) -> Self:
-        """Fit the model to the rows of X; ``sample_weight`` weighs them."""
+        """Fit the model to the rows of X; ``sample_weight`` weighs them.
+
+        Ctrl-C and SIGTERM raise ``KeyboardInterrupt`` and leave the estimator without a fit.
+        """
+        start_over(self)
         self._check_parameters()
         generator, owner = as_generator(self.random_state), type(self).__name__
         table = self._table(X, least=2)
@@ -220,9 +224,11 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
 
     def _rows(self, X: np.ndarray, sample_weight: Weight | None) -> Rows:
         """Rows in an order of their own, so that a fit does not depend on theirs; whole-number
-        weights repeat rows, others weigh them.
+        weights repeat rows, others weigh them. Those in which nothing was observed are left out.
         """
-        order = canonical_order(X)
+        order, sample_weight = canonical_order(X), values_of(sample_weight)
+        if self._gaps():
+            order = order[self._observed(X)[order]]
         rows = Rows(
             X,
             sample_weight,
@@ -237,6 +243,16 @@ class Density(SavedEstimator, DensityMixin, BaseEstimator):
             counted = Rows(X, columns=rows.columns, missing=self._gaps())
             return counted.take(np.repeat(order, weight[order].astype(int)))
         return rows.take(order[weight[order] > 0])
+
+    def _observed(self, X: np.ndarray) -> np.ndarray:
+        """Which rows hold a value, ``(N,)``; a warning tells how many do not."""
+        observed, owner = np.isfinite(X).sum(1) > 0, f"{type(self).__name__}.fit"
+        if not observed.any():
+            raise invalid(owner, "X", "have a row with an observed value", "none")
+        if lost := int((~observed).sum()):
+            left = f"{lost} of {len(X)} rows hold no value and are left out."
+            warnings.warn(f"{owner}: {left}", PartitaWarning, stacklevel=4)
+        return observed
 
     def _gaps(self) -> bool:
         """Whether values may be missing from the rows to learn from."""

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from partita.core import rng
-from partita.errors import invalid
 from partita.estimators._density import Density, as_generator
 from partita.families import FAMILIES
 from partita.families.mixture import criterion
@@ -75,19 +74,6 @@ class MixingDensity(Density):
         self.model_, self._key, self._online = model, rng.seed(generator), None
         config = make_config(model, OnlineEM(), {}, rows=[len(rows), rows.width])
         self.run_ = Run(model, [], config, 0, "online")
-
-    def _table(self, X: object, least: int = 1, reset: bool = True) -> np.ndarray:
-        table = super()._table(X, least, reset)
-        nothing = np.isnan(table).all(1)
-        if nothing.any():
-            raise invalid(
-                f"{type(self).__name__}.fit",
-                "X",
-                "have an observed value in every row",
-                f"none in row {int(nothing.argmax())}",
-                "Leave such rows out.",
-            )
-        return table
 
     def _forget(self) -> None:
         self._online = None

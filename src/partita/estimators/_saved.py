@@ -120,6 +120,12 @@ def load(path: str | Path) -> Any:
     return estimator._opened(about, folder)
 
 
+def start_over(estimator: BaseEstimator) -> None:
+    """Drop what an earlier fit left: one that fails or is interrupted leaves no other's result."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and name[0] != "_"]:
+        delattr(estimator, name)
+
+
 def described(estimator: BaseEstimator) -> JsonObject:
     """The name and the parameters of an estimator, as its config holds them."""
     parameters = to_json(estimator.get_params(deep=False))

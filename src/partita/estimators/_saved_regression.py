@@ -33,6 +33,9 @@ class SavedRegression(BaseEstimator):
         """What is most probable at each row."""
         raise NotImplementedError
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return "intercept_" in vars(self)  # which a fit sets last
+
     def save(self, path: str | Path) -> Path:
         """Write a folder that ``partita.estimators.load`` reads."""
         check_is_fitted(self)

@@ -87,15 +87,20 @@ def check_no_dates(owner: str, X: object) -> None:
             raise invalid(owner, "X", "hold numbers", f"dates or times{where}", remedy)
 
 
+def values_of(x: Any) -> Any:
+    """Of a tensor its values alone, without gradients; all else as it is."""
+    return x.detach().cpu() if isinstance(x, Tensor) else x
+
+
 def checked(estimator: BaseEstimator, X: Any, *y: Any, **how: Any) -> Any:
     """Rows, and targets where they are given, as scikit-learn's ``validate_data`` reads and checks
-    them.
+    them; of tensors their values alone.
     """
     check_plain(estimator)
     check_held(type(estimator).__name__, X)
     check_no_dates(type(estimator).__name__, X)
     with by_scikit_learn(type(estimator).__name__):
-        return validate_data(estimator, X, *y, **how)
+        return validate_data(estimator, values_of(X), *map(values_of, y), **how)
 
 
 def checked_sample_weight(
@@ -103,4 +108,5 @@ def checked_sample_weight(
 ) -> np.ndarray:
     """One weight of at least 0 for each row, of which some are above."""
     with by_scikit_learn(type(estimator).__name__):
-        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weight = values_of(sample_weight)
+        return _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)

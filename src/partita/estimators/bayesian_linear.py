@@ -16,6 +16,7 @@ from partita.bayes.regression import LinearRegression, best_ridge_of_sums
 from partita.core.arguments import check_level
 from partita.errors import invalid
 from partita.estimators._parameters import AutoOrPositive, RandomState, check_types, parameters
+from partita.estimators._saved import start_over
 from partita.estimators._saved_regression import SavedRegression
 from partita.estimators._validation import checked, checked_sample_weight
 
@@ -59,6 +60,7 @@ class BayesianLinearRegression(RegressorMixin, SavedRegression):
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the posterior; whole-number weights count rows."""
+        start_over(self)
         C, weight = self._rows(X, y, sample_weight, reset=True)
         self._center, self._unit = location_and_scale(C, weight.numpy())
         Z = torch.from_numpy((C - self._center) / self._unit)

@@ -18,6 +18,7 @@ from partita.core.arguments import check_level
 from partita.errors import invalid
 from partita.estimators._density import as_generator
 from partita.estimators._parameters import AutoOrPositive, RandomState, check_types, parameters
+from partita.estimators._saved import start_over
 from partita.estimators._saved_regression import SavedRegression
 from partita.estimators._validation import by_scikit_learn, checked, checked_sample_weight
 from partita.estimators.bayesian_linear import location_and_scale, with_ones
@@ -65,6 +66,7 @@ class BayesianLogisticRegression(ClassifierMixin, SavedRegression):
 
     def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
         """Find the posterior and draw from it; whole-number weights count rows."""
+        start_over(self)
         check_types(self)
         table, target = checked(self, X, y, dtype=np.float64)
         weight = checked_sample_weight(self, sample_weight, table)

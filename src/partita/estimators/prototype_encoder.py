@@ -18,8 +18,8 @@ from partita.core.arguments import PositiveInt, at_least, check_choice, check_co
 from partita.errors import Diverged, PartitaWarning, invalid
 from partita.estimators._density import Features, as_generator
 from partita.estimators._parameters import FitParameters, check_types, parameters
-from partita.estimators._saved import SavedEstimator
-from partita.estimators._validation import by_scikit_learn, checked
+from partita.estimators._saved import SavedEstimator, start_over
+from partita.estimators._validation import by_scikit_learn, checked, values_of
 from partita.models import Encoder
 from partita.objectives.augmentations import ImageMoves, SequenceMoves, VectorMoves
 from partita.objectives.contrastive import PCL, embed, uniformity
@@ -90,14 +90,14 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
         """Learn from the rows of X; ``y`` (labels), if it is given, only measures the clusters that
         were found.
         """
+        start_over(self)
         generator = as_generator(self.random_state)
         self._check_parameters()
         table = checked(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         self._center, self._scale = self._standardization(table)
         rows = Rows(self._prepared(table))
-        self.model_ = self._encoder(rows.width, generator)
         self.run_ = fit(
-            self.model_,
+            self._encoder(rows.width, generator),
             rows,
             self._objective(),
             learning_rate=self.learning_rate,
@@ -105,9 +105,10 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
             epochs=self.epochs if self.max_minutes is None else None,
             minutes=self.max_minutes,
             progress=self.verbose,
+            guard="rollback",
             generator=generator,
         )
-        self._n_features_out = self.n_components
+        self.model_, self._n_features_out = self.run_.model, self.n_components
         self._find_clusters(embed(self.model_, rows, generator=generator), y, generator)
         return self
 
@@ -191,7 +192,7 @@ class PrototypeEncoder(Features, FitParameters, SavedEstimator):
         self.labels_ = (v.double().numpy() @ self.prototypes_[0].T).argmax(1)
         self.uniformity_ = float(uniformity(v[rng.permutation(len(v), generator)[:1000]]))
         self.ami_ = {}
-        labels = np.asarray([] if y is None else y)
+        labels = np.asarray([] if y is None else values_of(y))
         if labels.shape == (len(v),) and type_of_target(labels) in ("binary", "multiclass"):
             from sklearn.metrics import adjusted_mutual_info_score
 

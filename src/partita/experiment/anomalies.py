@@ -81,12 +81,13 @@ def find_anomalies(
     out: Path | None = None,
     *,
     seed: int = 0,
+    allow_diverged: bool = False,
 ) -> AnomalySummary:
     """Rank the rows of a file among normal rows, and write scores and tail probabilities beside
     them.
     """
     check_real("anomalies", "--alpha", alpha, 0, 1, open_low=True)
-    saved = open_run(folder)
+    saved = open_run(folder, allow_diverged=allow_diverged)
     path = destination(source, out, "anomalies", "anomalies")
     table = read_input(saved, source, "anomalies", closed=False)
     check_ending(path, "anomalies")

@@ -32,10 +32,15 @@ class ClusterSummary(NamedTuple):
 
 
 def cluster_file(
-    folder: Path, source: Path, out: Path | None = None, *, probabilities: bool = False
+    folder: Path,
+    source: Path,
+    out: Path | None = None,
+    *,
+    probabilities: bool = False,
+    allow_diverged: bool = False,
 ) -> ClusterSummary:
     """Write a file with the cluster of each row beside it; all probabilities too, on request."""
-    saved = open_run(folder)
+    saved = open_run(folder, allow_diverged=allow_diverged)
     membership = membership_of(saved)
     path = destination(source, out, "cluster", "clusters")
     table = read_input(saved, source, "cluster")

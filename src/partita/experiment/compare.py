@@ -40,7 +40,7 @@ from partita.runtime.files import (
 from partita.tables import Rows
 from partita.training import checkpoint, history
 from partita.training.budget import TIMING, annealing_cost
-from partita.training.run import Run, load
+from partita.training.run import Interrupted, Run, load
 
 NAME = "score.safetensors"  # of a finished candidate, in the folder of its run
 PLAIN = (bool, int, float, str)
@@ -222,11 +222,11 @@ class Comparison:
             with deadline.ending_within(LATE * self._seconds), memory_limit.named(candidate.name):
                 run = self._fitted(experiment, progress, started)
             seconds = deadline.now() - started
-            if run.stopped == "interrupted":
-                made = f"{run.steps:,} of {run.config['steps']:,}"
-                score, problem = None, f"interrupted after {made} steps, which are saved"
-            else:
-                score, problem = experiment.score(run, self._evaluator(run.model)), ""
+            score, problem = experiment.score(run, self._evaluator(run.model)), ""
+        except Interrupted as stop:
+            score, run = None, stop.run
+            made = f"{run.steps:,} of {run.config['steps']:,}"
+            problem = f"interrupted after {made} steps, which are saved"
         except PartitaError as error:
             score, problem = None, str(error)
         except OSError:

@@ -221,7 +221,7 @@ class Experiment:
                 progress=progress,
                 fabric=fabric,
                 since=since,
-                **plan.options,
+                **{"guard": "rollback", **plan.options},
             )
         return replace(run, warnings=[*plan.remarks, *plan.cuts, *run.warnings])
 
@@ -233,7 +233,7 @@ class Experiment:
         if self.folder is None or not (self.folder / "checkpoints" / "model.safetensors").exists():
             return None
         try:
-            run = load(self.folder)
+            run = load(self.folder, allow_diverged=True)
         except RunError as error:
             text = f"{error} It is made again from the last checkpoint."
             warnings.warn(text, PartitaWarning, stacklevel=2)

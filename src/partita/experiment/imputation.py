@@ -81,12 +81,18 @@ class FilledFile(NamedTuple):
 
 
 def impute_file(
-    folder: Path, source: Path, out: Path | None = None, how: str = "auto", *, seed: int = 0
+    folder: Path,
+    source: Path,
+    out: Path | None = None,
+    how: str = "auto",
+    *,
+    seed: int = 0,
+    allow_diverged: bool = False,
 ) -> FilledFile:
     """Write a file with its missing values filled in by a saved run; columns keep their names,
     types and order.
     """
-    saved = open_run(folder)
+    saved = open_run(folder, allow_diverged=allow_diverged)
     path = destination(source, out, "impute", "imputed")
     table = read_input(saved, source, "impute")
     if out is not None and table.schema is not None:

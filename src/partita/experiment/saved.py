@@ -184,9 +184,12 @@ def found_at(source: str) -> str:
     return f"{Path(source).resolve()}" if Path(source).is_file() else source
 
 
-def open_run(folder: Path) -> SavedRun:
-    """A saved run, ready to be used."""
-    run = load(folder)
+def open_run(folder: Path, *, allow_diverged: bool = False) -> SavedRun:
+    """A saved run, ready to be used; one that diverged only if that is allowed, with a warning."""
+    run = load(folder, allow_diverged=allow_diverged)
+    if run.stopped == "diverged":
+        text = f"the fit in {folder} diverged: what it left may be the weights that it began with."
+        warnings.warn(text, PartitaWarning, stacklevel=2)
     if Capability.EMBEDS in run.model.capabilities:
         remedy = "Use it in Python, with partita.load or partita.estimators.load."
         raise RunError(

@@ -18,14 +18,6 @@ from partita.objectives import ExactLikelihood
 from partita.tables import Rows
 from partita.tables.encoding import Kind, infer_kind
 
-BY_BACKBONE = {
-    "hyena": "sequences and text by gated long convolutions, exact likelihood",
-    "ssm": "sequences and text by state-space models, exact likelihood",
-    "attention": "sequences and text by causal attention, exact likelihood",
-    "conv": "sequences and text by causal convolutions, exact likelihood",
-    "lstm": "sequences and text by long short-term memory, exact likelihood",
-}
-
 
 def auto_masked(n: int, width: int) -> int:
     """Hidden units of a masked network: five per column while there are as many rows, between 32
@@ -142,14 +134,25 @@ FAMILY = FAMILIES.register(
         mixed=True,
     )
 )
-for name, summary in BY_BACKBONE.items():
+
+
+def _by_backbone(name: str, summary: str) -> Family:
+    """The family of sequences by one network."""
     chosen = {"backbone": replace(FAMILY.settings["backbone"], default=name)}
-    FAMILIES.register(
-        replace(
-            FAMILY,
-            name=name,
-            summary=summary,
-            settings={**FAMILY.settings, **chosen},
-            mixed=False,
-        )
-    )
+    settings = {**FAMILY.settings, **chosen}
+    return replace(FAMILY, name=name, summary=summary, settings=settings, mixed=False)
+
+
+FAMILIES.register(
+    _by_backbone("hyena", "sequences and text by gated long convolutions, exact likelihood")
+)
+FAMILIES.register(_by_backbone("ssm", "sequences and text by state-space models, exact likelihood"))
+FAMILIES.register(
+    _by_backbone("attention", "sequences and text by causal attention, exact likelihood")
+)
+FAMILIES.register(
+    _by_backbone("conv", "sequences and text by causal convolutions, exact likelihood")
+)
+FAMILIES.register(
+    _by_backbone("lstm", "sequences and text by long short-term memory, exact likelihood")
+)

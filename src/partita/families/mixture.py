@@ -33,7 +33,7 @@ from partita.tables import Rows, as_rows
 from partita.tables.arrays import TableLike
 from partita.tables.encoding import Kind, infer_kind
 from partita.training.loop import fit
-from partita.training.run import Run
+from partita.training.run import Interrupted, Run
 from partita.training.settings import LENGTHS, UPDATES
 
 PATIENCE = 2  # rungs without a better criterion after which a ladder ends
@@ -111,16 +111,17 @@ def ladder(
             return False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartitaWarning)  # they stay in each run's warnings
-            run = fit(
-                model,
-                rows,
-                shorter,
-                generator=generator,
-                **({} if options.keys() & LENGTHS else length),
-                **options,
-            )
-        if run.stopped == "interrupted":
-            raise KeyboardInterrupt  # a search has nothing to go on from
+            try:
+                run = fit(
+                    model,
+                    rows,
+                    shorter,
+                    generator=generator,
+                    **({} if options.keys() & LENGTHS else length),
+                    **options,
+                )
+            except Interrupted:  # a search has nothing to go on from
+                raise KeyboardInterrupt from None
         total, bic = criterion(model, rows, generator=generator)
         table.append(Rung(K, total, model.freedom(), bic, run))
         return True

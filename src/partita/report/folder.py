@@ -23,7 +23,7 @@ from partita.training import Run
 NAME = "report.html"
 
 
-def write_report(folder: Path, out: Path | None = None) -> Path:
+def write_report(folder: Path, out: Path | None = None, *, allow_diverged: bool = False) -> Path:
     """Write the page about a folder that holds a run or a comparison."""
     path = folder / NAME if out is None else out
     if path.suffix.lower() not in (".html", ".htm"):
@@ -37,7 +37,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
             "report: FOLDER must hold a run, as `partita fit` makes, or a comparison, as `partita "
             f"compare` makes; found neither in {folder}."
         )
-    return write_run(open_subject(folder), path)
+    return write_run(open_subject(folder, allow_diverged=allow_diverged), path)
 
 
 def write_after_fit(
@@ -66,11 +66,11 @@ def _unless_hindered(write: Callable[[], Path], folder: Path) -> Path | None:
     return None
 
 
-def open_subject(folder: Path, *, scored: bool = True) -> Subject:
+def open_subject(folder: Path, *, scored: bool = True, allow_diverged: bool = False) -> Subject:
     """A run with its data and its score, as ``partita fit`` found it; without them the page says
     why.
     """
-    saved = open_run(folder)
+    saved = open_run(folder, allow_diverged=allow_diverged)
     try:
         dataset = saved.dataset(None)
     except (DataError, RunError) as error:

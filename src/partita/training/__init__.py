@@ -2,7 +2,7 @@
 
 from partita.errors import PartitaWarning
 from partita.training.loop import fit
-from partita.training.run import Run, load
+from partita.training.run import Interrupted, Run, load
 from partita.training.settings import Settings
 
-__all__ = ["PartitaWarning", "Run", "Settings", "fit", "load"]
+__all__ = ["Interrupted", "PartitaWarning", "Run", "Settings", "fit", "load"]

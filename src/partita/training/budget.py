@@ -54,9 +54,9 @@ TIMING_SHARE = 0.25
 TRIALS = (10, 30)  # temperatures of annealings that are timed
 LEAST_GROWTH = 0.05  # of their time, however alike they seem on a busy machine
 PATIENCE = 5  # validations without a better score before a fit by gradients stops
-# of the parameters in a fit: gradients, two moments, averages, the best, what is timed and thrown
-# away
-COPIES = 8
+# of the parameters in a fit: gradients, two moments, averages, the best, the first, what is timed
+# and thrown away
+COPIES = 9
 
 
 def fix_length(session: Session, validation: Rows | None, *, given: bool) -> None:
@@ -74,10 +74,7 @@ def fix_length(session: Session, validation: Rows | None, *, given: bool) -> Non
     elif team.broadcast(settings.validations * cost <= FREE_SECONDS):
         return
     else:
-        try:
-            steps = session.total * _timed_and_undone(session, _seconds_per_step)
-        except Diverged:
-            return  # the guard of the fit itself deals with it
+        steps = session.total * _timed_and_undone(session, _seconds_per_step)
         seconds = max(FREE_SECONDS, steps * VALIDATION_SHARE / (1 - VALIDATION_SHARE))
         count = team.broadcast(_affordable_count(seconds, cost, settings))
     session.settings = replace(settings, validations=count)
@@ -119,14 +116,24 @@ def _steps_within(session: Session, minutes: float, set_aside: float) -> int:
 def _warm_up(session: Session, minutes: float, seconds: float) -> float:
     """Seconds per step, over as long a time as the fit is worth."""
     for _ in range(5):
-        session.advance()
+        _step_to_time(session)
     short, long = WARM_UP_SECONDS
     limit = min(6 * minutes, max(short, min(long, WARM_UP_SHARE * seconds)))
     begun, steps = deadline.now(), 0
     while steps == 0 or session.team.broadcast(deadline.now() - begun < limit):
-        session.advance()
+        _step_to_time(session)
         steps += 1
     return (deadline.now() - begun) / steps
+
+
+def _step_to_time(session: Session) -> None:
+    """A step of which only the time counts: where it diverges the weights become finite again, and
+    the guard of the fit itself deals with it.
+    """
+    try:
+        session.advance()
+    except Diverged:
+        session.leave_finite()
 
 
 def _timed_and_undone(session: Session, timed: Callable[[Session], float]) -> float:
@@ -300,7 +307,7 @@ def _seconds_per_step(session: Session) -> float:
         or (len(times) < 2 and sum(times) < TIMING_SHARE * deadline.left())
     ):
         begun = deadline.now()
-        session.advance()
+        _step_to_time(session)
         times.append(deadline.now() - begun)
     return statistics.fmean(times[1:] or times)
 

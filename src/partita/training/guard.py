@@ -8,6 +8,7 @@ healthy state, with half the learning rate.
 import copy
 import math
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -39,6 +40,7 @@ DEAD = (
     "more than half of the hidden units are always on or always off; lower learning_rate or use "
     "fewer of them."
 )
+WENT_BACK = "went back"  # how the sentence about it begins; the last one tells of the whole rate
 LOOK = 5  # what a stream of random numbers is for; training/session.py has the others
 # of a saved watch, always there
 COUNTED: Shape = {
@@ -49,29 +51,47 @@ COUNTED: Shape = {
 EVENT = {"step": int, "event": str, "done": str}
 OPTIONAL: Shape = {"event": EVENT, "good": dict, "chains": Tensor}
 EARLY = 0.25  # share of a fit before which a model need not be healthy
-# a loss this far from zero, per coordinate, is no longer a learning signal
+# a loss this far from zero, per coordinate, is no longer a learning signal,
 RUNAWAY_NATS_PER_COLUMN = 20.0
+# unless the model had so much of it on the same rows before it learned: then the rows are far out
+WORSE_THAN_UNTRAINED = 10.0
 # such losses in a row where gradients are clipped: a few rows far out make single batches large
 FORGIVEN = 25
+FAR_OUT = (
+    f"the loss stayed above {RUNAWAY_NATS_PER_COLUMN:g} nats a column to the end: rows lie far "
+    "from all that the model expects. Standardize large columns, take their logarithm, or fit "
+    "longer."
+)
 
 
 def check_losses(
-    losses: dict[str, Tensor], step: int, width: float, settings: Settings, far: int = 0
+    losses: dict[str, Tensor],
+    step: int,
+    width: float,
+    settings: Settings,
+    *,
+    far: int = 0,
+    scale: float = 1.0,
+    untrained: Callable[[], Mapping[str, float]] = dict,
 ) -> dict[str, float]:
     """The losses as numbers; raises :class:`Diverged` naming the term that is not finite or ran
     away.
 
-    Where gradients are clipped, a large loss is forgiven unless the ``far`` ones just before it
-    were large too.
+    A large loss has not run away where it was about as large before the model learned: rows that
+    are far out make it so. ``untrained`` tells the losses of then on these rows. Where gradients
+    are clipped, one is also forgiven unless the ``far`` ones just before it were large too.
     """
     values = {name: float(loss.detach()) for name, loss in losses.items()}
     limit = RUNAWAY_NATS_PER_COLUMN * width if far >= FORGIVEN or not settings.clip else math.inf
     for name, value in values.items():
-        if not math.isfinite(value) or abs(value) > limit:
-            raise Diverged(
-                f"fit: the loss of {name!r} must stay finite and small; got {value:.4g} at step "
-                f"{step}. {remedy(settings)}"
-            )
+        if math.isfinite(value) and abs(value) <= limit:
+            continue
+        if limit < value <= WORSE_THAN_UNTRAINED * untrained().get(name, 0.0) < math.inf:
+            continue
+        raise Diverged(
+            f"fit: the loss of {name!r} must stay finite and small; got {value:.4g} at step "
+            f"{step}. {remedy(settings, step, scale)}"
+        )
     return values
 
 
@@ -93,14 +113,18 @@ def check_update(record: dict[str, float], step: int) -> None:
             )
 
 
-def remedy(settings: Settings) -> str:
-    """What to change when a fit diverges."""
+def remedy(settings: Settings, step: int, scale: float = 1.0) -> str:
+    """What to change when a fit diverges; no learning rate helps before the first update."""
     if settings.optimizer == "lbfgs":
         return "Standardize real columns, give a penalty such as l2=1e-3, or learn by PCD()."
-    return (
-        f"Lower learning_rate (now {settings.learning_rate:g}), for example to "
-        f"{settings.learning_rate / 10:g}."
-    )
+    if step == 0:
+        return COLUMNS
+    rate = scale * settings.learning_rate
+    now = f"now {settings.learning_rate:g}"
+    if scale == 1:
+        return f"Lower learning_rate ({now}), for example to {rate / 10:g}."
+    halved = f"{now}, halved down to {rate:g} in vain"
+    return f"Lower learning_rate ({halved}), for example to {rate / 10:g}. {COLUMNS}"
 
 
 @runtime_checkable
@@ -202,18 +226,23 @@ class Watch:
             raise error
         else:
             self.returns += 1
-        left, scale, before = session.step, session.rate_scale / 2, session.warnings
+        left, scale = session.step, session.rate_scale / 2
+        before = [text for text in session.warnings if not text.startswith(WENT_BACK)]
         session.return_to(copy.deepcopy(self.good))
         session.rate_scale = scale
         self.far = 0
         done = (
-            f"went back from step {left} to {session.step}, to go on with {scale:g} of the "
+            f"{WENT_BACK} from step {left} to {session.step}, to go on with {scale:g} of the "
             "learning rate"
         )
         why = str(error).removeprefix("fit: ").split(". ")[0].rstrip(".")
         session.warnings = [*before, f"{done}: {why}."]
         self.event = {"step": session.step, "event": f"{why}.", "done": done}
         return self.event
+
+    def last_warnings(self) -> list[str]:
+        """Warnings of a fit that has ended."""
+        return [FAR_OUT] if self.far >= FORGIVEN else []
 
     @classmethod
     def restored(cls, tree: Tree, chains: Tensor | None) -> "Watch":

@@ -25,7 +25,7 @@ from partita.tables.rows import Weight
 from partita.training import budget, guard
 from partita.training.distributed import one_process
 from partita.training.history import Display, seconds_of
-from partita.training.run import Run, RunFolder, make_config
+from partita.training.run import Interrupted, Run, RunFolder, make_config
 from partita.training.session import DATA_WARNINGS, DESCENTS, HELD_OUT, Session, start_session
 from partita.training.settings import Learner, check_lbfgs, resolve_settings
 from partita.training.validation import (
@@ -62,6 +62,9 @@ def fit(
 ) -> Run:
     """Fit a model to data and leave in it the weights to use: the best validated, else the averaged
     ones.
+
+    Ctrl-C and SIGTERM end it between two steps; it is then saved, where it has a folder, and
+    :class:`partita.training.Interrupted`, a ``KeyboardInterrupt``, is raised.
 
     Arguments:
         model: Changed in place.
@@ -117,7 +120,10 @@ def fit(
             session.leave_finite()
             _finish(session, folder, config, "diverged")
             raise
-        return _finish(session, folder, config, stopped)
+        run = _finish(session, folder, config, stopped)
+    if run.stopped == "interrupted":
+        raise Interrupted(run)
+    return run
 
 
 def _learner(objective: Learner | None, model: Model) -> Learner:
@@ -206,14 +212,14 @@ def _train(
             if checked:
                 session.watch.keep(session)
             display.advance(step, record)
-            if session.settled:
-                break
             stop, unsaved, late = session.reduction.raised()
             if stop or unsaved:
                 folder.save(session)
                 saved = time.monotonic()
             if stop:
                 return "interrupted"
+            if session.settled:
+                break
             if late and step < session.total:
                 history.add(budget.timeout_record(session))
                 return budget.OUT_OF_TIME
@@ -302,7 +308,7 @@ def _validate(
 def _finish(session: Session, folder: RunFolder, config: JsonObject, stopped: str) -> Run:
     """Leave the weights to use in the model, and save everything."""
     model = session.bare
-    session.add_warnings(model.fit_warnings())
+    session.add_warnings([*model.fit_warnings(), *session.watch.last_warnings()])
     last = {name: value.clone() for name, value in model.state_dict().items()}
     average = {**last, **session.average.weights(model)}
     use = {**last, **session.best.weights} if session.best.weights else average

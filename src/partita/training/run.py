@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 
 from partita.core import registry
+from partita.core.arguments import check_flag
 from partita.core.protocols import EnergyModel, Model
-from partita.errors import PartitaWarning, RunError, TooLarge
+from partita.errors import Parameter, PartitaWarning, RunError, TooLarge
 from partita.runtime import files, processes
 from partita.runtime.files import (
     Json,
@@ -111,6 +112,21 @@ class Run:
     def series(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of one recorded number."""
         return recorded_series(self.history, name)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM met a fit, which ended between two steps; it is saved if it has a folder.
+
+    Arguments:
+        run: What the fit left.
+    """
+
+    def __init__(self, run: Run) -> None:
+        way_on = "it has no folder (out=), so it cannot be resumed."
+        if run.folder is not None:
+            way_on = f"it is saved in {run.folder}. Go on with resume=True."
+        super().__init__(f"fit: interrupted after {run.steps:,} steps; {way_on}")
+        self.run = run
 
 
 def make_config(model: Model, objective: Learner, settings: JsonObject, **more: Json) -> JsonObject:
@@ -245,20 +261,33 @@ def _largest(tree: Json) -> int:
     return tree if isinstance(tree, int) else 0
 
 
-def load(folder: str | Path, *, model: Model | None = None, weights: str = "use") -> Run:
+def load(
+    folder: str | Path,
+    *,
+    model: Model | None = None,
+    weights: str = "use",
+    allow_diverged: bool = False,
+) -> Run:
     """A saved run, with its model ready to use; no code of the folder is ever executed.
 
     Arguments:
         folder: As ``fit(..., out=folder)`` or ``partita fit`` made it.
         model: Needed only where the model is made of functions, which are not saved.
         weights: ``"use"`` (the best validated, else averaged), ``"last"`` or ``"average"``.
+        allow_diverged: Load the last good weights of a fit that diverged, which may be those it
+            began with; such a run is refused otherwise.
     """
+    check_flag("load", "allow_diverged", allow_diverged)
     (config, intact), folder = _read_config(folder), Path(folder)
     path = folder / "checkpoints" / "model.safetensors"
     saved = checkpoint.load_tree(path)
     checkpoint.expect(saved, path, *SAVED)
     check_like(saved, SAVED, path.name, whole=True)
     check_like(saved, {"kept": dict, "trajectory": [dict]}, path.name)
+    if saved["stopped"] == "diverged" and not allow_diverged:
+        remedy = ("Fit it again, or give ", Parameter("allow_diverged"), " to use what it left.")
+        got = f"{folder}, which diverged at step {saved['step']:,}"
+        raise RunError.about("load", "RUN", "hold a fit that succeeded", got, remedy)
     if weights not in saved["weights"]:
         names = ", ".join(map(str, saved["weights"]))
         raise RunError(f"load: weights must be one of {names}; got {weights!r}.")

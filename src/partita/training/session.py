@@ -5,6 +5,7 @@ Of several processes each takes its share of every batch and of the chains, with
 own; the weights stay alike.
 """
 
+import copy
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -62,7 +63,13 @@ POSITION = {
 }
 OF_THIS_FIT = "last.safetensors must hold the state of this fit"
 KEPT: Shape = {"step": int, "weights": dict}
-SAVED: Shape = {**POSITION, "watch": dict, "watched": list, "trajectory": [KEPT]}
+SAVED: Shape = {
+    **POSITION,
+    "watch": dict,
+    "watched": list,
+    "trajectory": [KEPT],
+    "untrained": dict,
+}
 
 EARLIEST = 128  # one in so many steps, after which the first weights are kept
 UNTIMED = 1 << 40  # steps of a fit by minutes, until they are timed
@@ -115,6 +122,7 @@ class Session:
     settled: str = ""  # why a deterministic fit has nothing left to do
     trajectory: list[Kept] = field(default_factory=list)  # weights on the way
     followers: Followers | None = None  # chains that carry log Z along
+    untrained: Terms = field(default_factory=dict)  # first weights, where losses are in nats
     watch: guard.Watch = field(default_factory=guard.Watch)
     # steps of an epoch, in which every part of a resumed state is used once
     trial: int = 0
@@ -166,7 +174,7 @@ class Session:
         self.progress, self.loss = self.loss - loss, loss
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
-            remedy = guard.COLUMNS if self.optimizer is None else guard.remedy(self.settings)
+            remedy = self._remedy()
             check_parameters("fit", self.bare.title(), self.bare.named_parameters(), remedy)
         self.average.update(self.bare, self.step)
         if self.step in self._milestones:
@@ -255,11 +263,43 @@ class Session:
             terms = [self._portion(batch) * x for x in terms]
             loss, *terms = self.reduction.reduce(optimizer, self.bare, loss.detach(), *terms)
         record = guard.check_losses(
-            dict(zip(losses, terms, strict=False)), self.step, width, self.settings, self.watch.far
+            dict(zip(losses, terms, strict=False)),
+            self.step,
+            width,
+            self.settings,
+            far=self.watch.far,
+            scale=self.rate_scale,
+            untrained=lambda: self._untrained_losses(batch),
         )
         self.watch.far = self.watch.far + 1 if guard.ran_away(record, width) else 0
         numbers = zip(info, terms[len(losses) :], strict=True)
         return loss, record | {name: float(x) for name, x in numbers}
+
+    def _untrained_losses(self, batch: Batch) -> Numbers:
+        """The losses that the model had on these rows as the fit began, averaged over processes;
+        all of them must call it together.
+        """
+        if not self.untrained:
+            return {}
+        own = torch.Generator(self.generator.device)
+        own.set_state(self.generator.get_state())
+        now = {name: value.clone() for name, value in self.bare.state_dict().items()}
+        checkpoint.load_weights(self.bare, self.untrained)
+        losses, _, _ = cast("Objective", self.objective).losses(
+            self.bare, batch, copy.deepcopy(self.state), generator=own
+        )
+        checkpoint.load_weights(self.bare, now)
+        part = {name: float(loss.detach()) for name, loss in losses.items()}
+        if self.team.size == 1:
+            return part
+        parts = self.team.gather({name: self._portion(batch) * x for name, x in part.items()})
+        return {name: sum(one[name] for one in parts) / len(parts) for name in part}
+
+    def _remedy(self) -> str:
+        """What to change where the weights are no longer finite."""
+        if self.optimizer is None:
+            return guard.COLUMNS
+        return guard.remedy(self.settings, self.step, self.rate_scale)
 
     def _portion(self, batch: Batch) -> float:
         """This process's rows of a step relative to an even share, so that the average over
@@ -307,6 +347,7 @@ class Session:
             **self.position(),
             "watch": self.watch.tree(),
             "watched": self.team.gather(self.watch.chains),
+            "untrained": self.untrained,
             "trajectory": [kept._asdict() for kept in self.trajectory],
         }
 
@@ -351,6 +392,7 @@ class Session:
                 if place is not None:
                     check_like(place, POSITION, "last.safetensors", whole=True)
                     self.return_to(place)
+            self.untrained = checkpoint.rebuild(self.untrained, tree["untrained"], sizes=True)
 
     def return_to(self, tree: Tree) -> None:
         """Go back to where :meth:`position` was made, keeping what was observed since."""
@@ -465,6 +507,8 @@ def start_session(
     session = Session(
         wrapped, rows, objective, state, optimizer, settings, UNTIMED, key, generator, fabric, team
     )
+    if not closed_form and objective.in_nats:
+        session.untrained = {name: x.clone() for name, x in session.bare.state_dict().items()}
     if settings.minutes is None:
         session.set_total(settings.steps or (settings.epochs or 1) * session.steps_per_epoch)
     session.follow()
