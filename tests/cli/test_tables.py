@@ -104,6 +104,40 @@ def test_a_schema_is_shown_and_can_be_overridden(call: Any) -> None:
     )
 
 
+def test_columns_that_name_rows_are_left_out_in_one_line(call: Any) -> None:
+    """Of schema, fit and compare alike, with the way to change it; what cannot be read at all is
+    shown with its reason, and refused.
+    """
+    table = people(60).assign(name=[f"Mr. {i}" for i in range(60)])
+    table.to_csv("people.csv", index_label="id")
+    line = (
+        "Warning: load: people.csv: columns 'id' (the numbers of the rows), 'name' (60 different "
+        "words in 60 rows, as names or free text have) are left out. Read one otherwise, as with "
+        "--column 'name'=category.\n"
+    )
+    fast = ["--set", "n_components=1", "--out", "run", "--quiet"]
+    shown, fit = call("schema", "people.csv"), call("fit", "mixture", "people.csv", *fast)
+    board = call("compare", "people.csv", "--models", "mixture", "--minutes", "0.1", "--no-report")
+    for result in (shown, fit, board):
+        assert result.exit_code == 0 and result.stderr.count(line) == 1, result.output
+    assert "name    ignore    string   0" in shown.output and "the numbers of the rows" in (
+        shown.output
+    )
+    assert list(pd.read_csv(sampled(call, "run")).columns) == list(people(1).columns)
+    kept = call("schema", "people.csv", "--column", "name=category", "--column", "id=real")
+    assert kept.stderr == "" and "real      int64    0        0 to 59" in kept.output
+    table.assign(pay="1,200").to_csv("spoiled.csv")
+    shown = call("schema", "spoiled.csv")
+    assert shown.exit_code == 1 and "pay     unreadable" in shown.stdout
+    assert "numbers with marks in them, such as '1,200'" in shown.stderr
+    assert call("schema", "spoiled.csv", "--json").stdout == ""
+
+
+def sampled(call: Any, run: str) -> str:
+    """A file of draws from a run."""
+    return message(call("sample", run, "-n", "5", "--json"))["out"]
+
+
 def test_both_files_give_the_same_model_and_every_verb_takes_them(
     call: Any, fitted: dict[str, Path]
 ) -> None:

@@ -51,7 +51,8 @@ class Series:
     that stand for them.
 
     Where a column is too large to be held, ``values`` are some of it that settle its kind, and
-    ``rows`` and ``missing`` are about all of it.
+    ``rows``, ``missing``, ``total`` (the sum of what is there) and ``many`` (whether there are more
+    different values) are about all of it.
     """
 
     name: str
@@ -60,6 +61,8 @@ class Series:
     labels: Labels = field(default_factory=dict)
     rows: int | None = None
     missing: int | None = None
+    total: float | None = None
+    many: bool = False
 
     @cached_property
     def observed(self) -> np.ndarray:
@@ -89,6 +92,7 @@ class Column:
         labels: What those numbers mean, where they stand for words.
         missing: How many values were missing where the schema was inferred.
         overridden: Whether the kind was given, not inferred.
+        reason: Why it is of that kind.
     """
 
     name: str
@@ -98,6 +102,7 @@ class Column:
     labels: Labels = field(default_factory=dict)
     missing: int = 0
     overridden: bool = False
+    reason: str = ""
 
     def words(self, values: Iterable[float]) -> list[Cell]:
         """Values as they are written: words, truth values, whole numbers, else floats; None where
@@ -121,7 +126,7 @@ class Column:
         """For a run's config; what is empty is left out."""
         lists = {"levels": list(self.levels), "labels": labels_to_json(self.labels)}
         found = {**asdict(self), **lists}
-        optional = (*lists, "overridden")
+        optional = (*lists, "overridden", "reason")
         return {name: value for name, value in found.items() if value or name not in optional}
 
     @classmethod
