@@ -86,12 +86,17 @@ def _column_json(column: "Column") -> dict[str, object]:
 
 
 def _contents(column: "Column", schema: "Schema", data: "Dataset") -> str:
-    """Categories by name, or the range of numbers."""
+    """Categories by name, or the range of numbers or dates."""
     import numpy as np
+
+    from partita.tables.dates import is_date
 
     if column.kind == "ignore":
         return ""
     if column.levels:
         return column.in_words()
     values = np.asarray(data.train.array[:, schema.used.index(column)])
-    return f"{np.nanmin(values):g} to {np.nanmax(values):g}"
+    ends = [float(np.nanmin(values)), float(np.nanmax(values))]
+    return " to ".join(
+        map(str, column.words(ends)) if is_date(column.dtype) else map("{:g}".format, ends)
+    )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from sklearn.utils.validation import check_is_fitted
 
 from partita.errors import invalid
@@ -30,7 +31,8 @@ class MixedTables(Density):
     among the bases.
 
     ``columns`` says what columns hold where their values do not: a dict from a name (or a pattern
-    with ``*``) to ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
+    with ``*``) to ``"real"``, ``"binary"``, ``"count"``, ``"category"``, ``"date"`` or
+    ``"ignore"``.
     ``schema_`` is what was found.
     """
 
@@ -116,8 +118,11 @@ def _allowing(column: Column, words: list[str]) -> Column:
 
 
 def frame_of(x: np.ndarray, schema: Schema, polars: bool) -> Any:
-    """A frame of pandas or polars with the types of a schema."""
+    """A frame of pandas or polars with the types of a schema; dates that were words are words."""
     table = arrow_table(schema.used, x)
+    for i, column in enumerate(schema.used):
+        if "%" in column.dtype:
+            table = table.set_column(i, column.name, pa.array(column.words(x[:, i])))
     if not polars:
         return table.to_pandas()
     import polars as pl

@@ -6,10 +6,11 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from partita.errors import (
     unusable,
 )
 from partita.tables.csv import EXACT, is_number
+from partita.tables.dates import LIKE_DATES, date_pattern, has_clock, is_date, read_text
 from partita.tables.schema import (
     KINDS,
     Column,
@@ -35,6 +37,7 @@ from partita.tables.schema import (
     check_names,
     first_few,
     is_whole,
+    label_of,
     listed,
 )
 
@@ -50,13 +53,14 @@ MARKED = re.compile(
     r"[+\-\u2212]?[$€£]?(\d{1,3}([,.' \u00a0\u202f]\d{3})+|\d+)([.,]\d+)?\s?[%€$£]?"
 )
 UNREADABLE = {  # what is held, and the remedy
-    "date": ("dates or times", "Turn it into a number, such as days since a day"),
+    "time": ("times of day or durations", "Turn it into a number, such as seconds"),
     "other": ("lists, structures or other values that are no numbers", "Turn it into numbers"),
 }
 ALLOWED = {
     "real": "numbers",
     "binary": "only 0 and 1",
     "count": "counts 0, 1, 2, ...",
+    "date": "dates",
 }
 
 ATOM = 0.05  # share of the rows that one value may take up in a column of real numbers
@@ -86,12 +90,14 @@ def infer_schema(
     left_out: list[Series] = []
     problems: dict[str, DataError] = {}
     for one in series:
+        override = kinds.get(one.name)
+        one = as_dates(one) if override in (None, "date", "real") else one
         try:
-            columns.append(column_of(one, kinds.get(one.name), owner, alone=len(names) == 1))
+            columns.append(column_of(one, override, owner, alone=len(names) == 1))
         except DataError as error:
             problems[one.name] = error
             continue
-        inferred = one.name not in kinds and not INDEX.fullmatch(one.name)
+        inferred = override is None and not INDEX.fullmatch(one.name)
         if columns[-1].kind == "ignore" and inferred:
             left_out.append(one)
     if problems:
@@ -175,11 +181,28 @@ def column_of(series: Series, override: str | None, owner: str, *, alone: bool =
     _check_readable(series, kind, owner)
     _check_kind(series, kind, owner)
     levels = tuple(np.unique(series.observed).tolist()) if kind == "category" else ()
-    # dates that are overridden as words
-    dtype = "string" if series.labels and dtype == "date" else dtype
     labels = series.labels if kind == "category" else {}
     given = override is not None
     return Column(series.name, kind, dtype, levels, labels, missing, given, reason)
+
+
+def as_dates(series: Series, pattern: str | None = None) -> Series:
+    """Words that are all dates, of one pattern if one is given, as days; other series as they are.
+
+    >>> as_dates(Series("day", np.array([65.0]), "string", {65.0: "1970-01-03"})).values.tolist()
+    [2.0]
+    """
+    if not series.labels or series.dtype != "string":
+        return series
+    numbers = sorted(series.labels)
+    words = [series.labels[number] for number in numbers]
+    pattern = date_pattern(words) if pattern is None else pattern
+    days = read_text(pattern, pa.array(words, pa.string())) if pattern else None
+    if days is None:
+        return series
+    place = np.searchsorted(numbers, series.values)  # of NaN beyond the last
+    values = np.append(days, np.nan)[place]
+    return replace(series, values=values, dtype=pattern, labels={}, total=None)
 
 
 def kind_of(series: Series) -> tuple[str, str]:
@@ -190,6 +213,8 @@ def kind_of(series: Series) -> tuple[str, str]:
         return "category", "words"
     if series.dtype == "category":
         return "category", "of a categorical type"
+    if is_date(series.dtype):
+        return "date", "dates and times" if has_clock(series.dtype) else "dates"
     there = series.observed
     if not outside("binary", there).any():
         return "binary", "true or false" if series.dtype == "bool" else "only 0 and 1"
@@ -205,13 +230,13 @@ def unfit(series: Series, owner: str, *, alone: bool = False) -> str:
     there, (rows, _) = series.observed, series.counts()
     if INDEX.fullmatch(series.name):
         return "the index that pandas keeps"
-    if series.dtype in UNREADABLE and not (series.labels and series.dtype != "date"):
+    if series.dtype in UNREADABLE:
         return UNREADABLE[series.dtype][0]
     if not len(there):
         return "no observed value"
     if series.labels:
         return _unfit_words(series, owner)
-    if not is_whole(there):
+    if is_date(series.dtype) or not is_whole(there):
         return ""
     if (np.abs(there) >= EXACT).any():
         largest = float(there[np.abs(there).argmax()])
@@ -241,7 +266,7 @@ def _check_readable(series: Series, kind: str, owner: str) -> None:
     """Refuse what a kind that is given cannot take, with a way to go on."""
     name, there = series.title, series.observed
     leave = ("or leave it out with ", Argument("columns", series.name, "ignore"), ".")
-    if series.dtype in UNREADABLE and not (series.labels and kind == "category"):
+    if series.dtype in UNREADABLE:
         got, remedy = UNREADABLE[series.dtype]
         raise unusable(owner, name, "hold numbers or words", got, (f"{remedy}, ", *leave))
     if len(there) == 0:
@@ -262,6 +287,8 @@ def _unfit_words(series: Series, owner: str) -> str:
     leave = ("or leave it out with ", Argument("columns", series.name, "ignore"), ".")
     words = series.labels.values()
     rows = series.counts()[0]
+    if all(map(LIKE_DATES.match, words)):
+        return "dates that can be read in several ways or are written in several, not as 2020-01-31"
     others = [word for word in words if not is_number(word)]
     use = (Argument("columns", series.name, "category"), ", ", *leave)
     if others and all(map(MARKED.fullmatch, others)):
@@ -280,9 +307,14 @@ def _unfit_words(series: Series, owner: str) -> str:
 
 def _check_kind(series: Series, kind: str, owner: str) -> None:
     """Refuse values that a kind cannot have."""
-    if kind == "category":
+    dates = is_date(series.dtype)
+    if kind == "category" or (dates and kind in ("date", "real")):
         return
-    if series.labels:
+    if dates:
+        wrong = str(Column(series.name, "date", series.dtype).words(series.observed[:1])[0])
+    elif kind == "date":
+        wrong = label_of(series.observed[0], series.labels)
+    elif series.labels:
         words = list(series.labels.values())
         wrong = next((word for word in words if not is_number(word)), words[0])
     else:

@@ -1,8 +1,8 @@
 r"""What each column of a table holds.
 
 A kind says how a column is read, and so what its share of a score is: a density for ``real``
-columns, a mass for ``binary`` ones (0 and 1), ``count`` (0, 1, 2, ...) and ``category`` (a word, or
-a number that stands for one). Columns to ``ignore`` are left out.
+columns and, by the day, for a ``date``; a mass for ``binary`` ones (0 and 1), ``count`` (0, 1, 2,
+...) and ``category`` (a word, or a number that stands for one). Columns to ``ignore`` are left out.
 :mod:`partita.tables.infer` finds the kinds in the values.
 
 Words are numbers that depend on the word alone, so that two files agree on them without having met:
@@ -33,8 +33,9 @@ from partita.core.arguments import check_count
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
 from partita.errors import DataError, RunError, invalid, one_line, unusable
 from partita.runtime.files import Json, JsonObject, read_record
+from partita.tables.dates import is_date, to_text
 
-KINDS = ("real", "binary", "count", "category", "ignore")
+KINDS = ("real", "binary", "count", "category", "date", "ignore")
 Cell = str | bool | int | float | None
 
 Law = str | int
@@ -57,7 +58,7 @@ class Series:
 
     name: str
     values: np.ndarray  # (N,), float64
-    dtype: str = "float64"  # of the source: a NumPy name, "string", "category", "date" or "other"
+    dtype: str = "float64"  # of the source, as in tables.arrow.TableFile
     labels: Labels = field(default_factory=dict)
     rows: int | None = None
     missing: int | None = None
@@ -104,10 +105,17 @@ class Column:
     overridden: bool = False
     reason: str = ""
 
+    @property
+    def law(self) -> str:
+        """The kind that models take it for: dates are real numbers, of days."""
+        return "real" if self.kind == "date" else self.kind
+
     def words(self, values: Iterable[float]) -> list[Cell]:
-        """Values as they are written: words, truth values, whole numbers, else floats; None where
-        missing.
+        """Values as they are written: words, dates, truth values, whole numbers, else floats; None
+        where missing.
         """
+        if is_date(self.dtype):
+            return [*to_text(self.dtype, np.fromiter(values, float))]
         if self.labels:
             return [None if value != value else label_of(value, self.labels) for value in values]
         codes = self.dtype == "category" and all(level == round(level) for level in self.levels)
@@ -160,7 +168,7 @@ class Schema:
     @property
     def mixed(self) -> bool:
         """Whether columns are of different kinds."""
-        return len({column.kind for column in self.used}) > 1
+        return len({column.law for column in self.used}) > 1
 
     @property
     def by_column(self) -> bool:
@@ -185,6 +193,18 @@ class Schema:
     @classmethod
     def from_json(cls, value: Iterable[Json]) -> "Schema":
         return cls(tuple(map(Column.from_json, value)))
+
+
+def sort_of(dtype: str, labels: Labels) -> str:
+    """What a column that is written so holds, in a word.
+
+    >>> sort_of("%Y-%m-%d", {}), sort_of("string", {65.0: "A"}), sort_of("int64", {})
+    ('dates', 'words', 'numbers')
+    """
+    if labels:
+        return "words"
+    unread = dtype in ("time", "other")
+    return "dates" if is_date(dtype) else "other values" if unread else "numbers"
 
 
 def column_names(width: int) -> tuple[str, ...]:
