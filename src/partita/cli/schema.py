@@ -89,7 +89,7 @@ def _contents(column: "Column", schema: "Schema", data: "Dataset") -> str:
     """Categories by name, or the range of numbers or dates."""
     import numpy as np
 
-    from partita.tables.dates import is_date
+    from partita.tables.schema import is_date
 
     if column.kind == "ignore":
         return ""

@@ -29,8 +29,8 @@ from partita.tables.arrays import (
     damaged,
     not_numeric,
 )
-from partita.tables.dates import is_date, read_typed
-from partita.tables.schema import Series, check_names, column_names, numbered
+from partita.tables.dates import read_typed
+from partita.tables.schema import Series, check_names, column_names, is_date, numbered
 
 compute: Any = import_module("pyarrow.compute")  # whose functions are made when it is imported
 COLUMNAR = (".parquet", ".arrow", ".feather")

@@ -24,9 +24,9 @@ from pyarrow import types
 from partita.runtime.files import replacing
 from partita.tables.arrow import COLUMNAR, Columnar, compute, dtype_name, is_text, open_writer
 from partita.tables.csv import TRUTH, TextTable, gaps, is_missing, stripped, to_number
-from partita.tables.dates import arrow_type, is_date, read_text, to_arrow
+from partita.tables.dates import arrow_type, read_text, to_arrow
 from partita.tables.files import open_table
-from partita.tables.schema import Cell, Column, Schema
+from partita.tables.schema import Cell, Column, Schema, is_date
 from partita.tables.write import array_of, coded, own_type, text, write_csv
 
 WORDS = ("string", "category")  # types of them

@@ -79,15 +79,6 @@ TYPED = re.compile(
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}  # microseconds; finer ones are not written
 
 
-def is_date(dtype: str) -> bool:
-    """Whether a column that is written so holds dates: by a pattern, or as an Arrow type.
-
-    >>> is_date("%Y-%m-%d"), is_date("timestamp[us, tz=UTC]"), is_date("float64")
-    (True, True, False)
-    """
-    return "%" in dtype or TYPED.fullmatch(dtype) is not None
-
-
 def has_clock(dtype: str) -> bool:
     """Whether dates are written with a time of the day."""
     return "H:" in dtype or dtype.startswith("timestamp")

@@ -30,7 +30,6 @@ from partita.tables.arrow import (
     table_series,
 )
 from partita.tables.csv import EXACT, TextTable, WordColumns, open_text, sequence_lines
-from partita.tables.dates import is_date
 from partita.tables.infer import INDEX, Digest, KindOverrides, as_dates, infer_schema, resolve
 from partita.tables.npy import read_npy, read_npz
 from partita.tables.on_disk import gather_rows
@@ -41,6 +40,7 @@ from partita.tables.schema import (
     check_names,
     column_names,
     first_few,
+    is_date,
     is_whole,
     label_of,
     sort_of,

@@ -26,7 +26,7 @@ from partita.errors import (
     unusable,
 )
 from partita.tables.csv import EXACT, is_number
-from partita.tables.dates import LIKE_DATES, date_pattern, has_clock, is_date, read_text
+from partita.tables.dates import LIKE_DATES, date_pattern, has_clock, read_text
 from partita.tables.schema import (
     KINDS,
     Column,
@@ -36,6 +36,7 @@ from partita.tables.schema import (
     check_distinct,
     check_names,
     first_few,
+    is_date,
     is_whole,
     label_of,
     listed,
@@ -196,7 +197,8 @@ def as_dates(series: Series, pattern: str | None = None) -> Series:
         return series
     numbers = sorted(series.labels)
     words = [series.labels[number] for number in numbers]
-    pattern = date_pattern(words) if pattern is None else pattern
+    if pattern is None and (words[0][:1].isdigit() or words[0][-1:].isdigit()):
+        pattern = date_pattern(words)
     days = read_text(pattern, pa.array(words, pa.string())) if pattern else None
     if days is None:
         return series

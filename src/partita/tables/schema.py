@@ -33,7 +33,7 @@ from partita.core.arguments import check_count
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
 from partita.errors import DataError, RunError, invalid, one_line, unusable
 from partita.runtime.files import Json, JsonObject, read_record
-from partita.tables.dates import is_date, to_text
+from partita.tables.dates import to_text
 
 KINDS = ("real", "binary", "count", "category", "date", "ignore")
 Cell = str | bool | int | float | None
@@ -193,6 +193,15 @@ class Schema:
     @classmethod
     def from_json(cls, value: Iterable[Json]) -> "Schema":
         return cls(tuple(map(Column.from_json, value)))
+
+
+def is_date(dtype: str) -> bool:
+    """Whether a column that is written so holds dates: by a pattern, or as an Arrow type.
+
+    >>> is_date("%Y-%m-%d"), is_date("timestamp[us, tz=UTC]"), is_date("float64")
+    (True, True, False)
+    """
+    return "%" in dtype or dtype.startswith(("date32", "date64", "timestamp"))
 
 
 def sort_of(dtype: str, labels: Labels) -> str:

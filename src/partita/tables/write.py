@@ -19,9 +19,9 @@ from partita.runtime.files import replacing
 from partita.tables.arrays import pieces
 from partita.tables.arrow import COLUMNAR, open_writer
 from partita.tables.csv import DELIMITERS
-from partita.tables.dates import arrow_type, is_date, to_arrow
+from partita.tables.dates import arrow_type, to_arrow
 from partita.tables.files import TABLES
-from partita.tables.schema import Cell, Column, Labels, column_names
+from partita.tables.schema import Cell, Column, Labels, column_names, is_date
 
 ENDINGS = (*TABLES, ".npy", ".npz")
 
