@@ -19,6 +19,7 @@ from partita.tables.arrow import of_frame
 from partita.tables.copies import filled_arrow
 from partita.tables.files import array_table, frame_table
 from partita.tables.infer import MOST_LEVELS
+from partita.tables.laws import with_laws
 from partita.tables.rows import Weight
 from partita.tables.schema import Column, numbered
 from partita.tables.write import arrow_table
@@ -31,8 +32,8 @@ class MixedTables(Density):
     among the bases.
 
     ``columns`` says what columns hold where their values do not: a dict from a name (or a pattern
-    with ``*``) to ``"real"``, ``"binary"``, ``"count"``, ``"category"``, ``"date"`` or
-    ``"ignore"``.
+    with ``*``) to ``"real"``, ``"binary"``, ``"count"``, ``"overdispersed"``, ``"category"``,
+    ``"date"`` or ``"ignore"``.
     ``schema_`` is what was found.
     """
 
@@ -67,7 +68,8 @@ class MixedTables(Density):
         if len(table) < least:
             raise invalid(owner, "X", f"have at least {least} rows", len(table))
         if reset:
-            self.schema_ = with_declared(schema, X)
+            rows = Rows(table, missing=True, owner=owner)
+            self.schema_ = with_laws(with_declared(schema, X), rows)
             self.n_features_in_ = table.shape[1]
             self._polars = isinstance(X, PolarsFrame)
             self.feature_names_in_ = np.array([column.name for column in schema.used], dtype=object)

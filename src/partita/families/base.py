@@ -28,8 +28,8 @@ MIXED = "mixture, vae or autoregressive"
 TAKEN = {  # the kinds of column that an encoding of one kind can hold
     **dict.fromkeys(("real", "scaled", "raw"), ("real",)),
     **dict.fromkeys(("binary", "signs", "median", "median-signs"), ("binary",)),
-    "count": ("binary", "count"),
-    "category": ("binary", "count", "category"),
+    "count": ("binary", "count", "overdispersed"),
+    "category": ("binary", "count", "overdispersed", "category"),
 }
 MOST_CORRELATED = 4096  # real columns: two matrices of more would not fit a gigabyte
 

@@ -61,6 +61,7 @@ ALLOWED = {
     "real": "numbers",
     "binary": "only 0 and 1",
     "count": "counts 0, 1, 2, ...",
+    "overdispersed": "counts 0, 1, 2, ...",
     "date": "dates",
 }
 
@@ -332,7 +333,7 @@ def outside(kind: str, values: np.ndarray) -> np.ndarray:
     """Which values are none of a kind of number; real ones may be any."""
     if kind == "binary":
         return (values != 0) & (values != 1)
-    if kind == "count":
+    if kind in ("count", "overdispersed"):
         return (values < 0) | (values != np.round(values))
     return np.zeros(len(values), dtype=bool)
 

@@ -1,16 +1,18 @@
 r"""What each column of a table holds.
 
 A kind says how a column is read, and so what its share of a score is: a density for ``real``
-columns and, by the day, for a ``date``; a mass for ``binary`` ones (0 and 1), ``count`` (0, 1, 2,
-...) and ``category`` (a word, or a number that stands for one). Columns to ``ignore`` are left out.
+columns and, by the day, for a ``date``; a mass for ``binary`` ones (0 and 1), ``count`` and
+``overdispersed`` (0, 1, 2, ..., whose variance is about their mean, or larger) and ``category`` (a
+word, or a number that stands for one). Columns to ``ignore`` are left out.
 :mod:`partita.tables.infer` finds the kinds in the values.
 
 Words are numbers that depend on the word alone, so that two files agree on them without having met:
 short ones (up to six bytes) are their own bytes read as a whole number, longer ones a 52-bit
 digest. Both are exact in float64.
 
-Encoded, a column has a law: ``"real"``, ``"binary"``, ``"count"``, or the number K of states of a
-category, which are 0 to K - 1; the support is their product.
+Encoded, a column has a law: ``"real"``, ``"binary"``, ``"count"`` (Poisson), ``"overdispersed"``
+(negative binomial), or the number K of states of a category, which are 0 to K - 1; the support is
+their product.
 
 .. math:: X = X_1 \times \dots \times X_D, \qquad X_i \in \{\mathbb{R},\, \{0, 1\},\,
           \mathbb{N}_0,\, \{0, \dots, K_i - 1\}\}
@@ -35,12 +37,17 @@ from partita.errors import DataError, RunError, invalid, one_line, unusable
 from partita.runtime.files import Json, JsonObject, read_record
 from partita.tables.dates import to_text
 
-KINDS = ("real", "binary", "count", "category", "date", "ignore")
+KINDS = ("real", "binary", "count", "overdispersed", "category", "date", "ignore")
 Cell = str | bool | int | float | None
 
 Law = str | int
 
-NAMED: dict[str, Callable[[int], Support]] = {"real": Real, "binary": Binary, "count": Count}
+NAMED: dict[str, Callable[[int], Support]] = {
+    "real": Real,
+    "binary": Binary,
+    "count": Count,
+    "overdispersed": Count,
+}
 
 Labels = dict[float, str]
 SHORT = 6  # bytes that fit below 2^48, the first number of a digest
