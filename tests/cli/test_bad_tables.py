@@ -48,7 +48,7 @@ def run(call: Any) -> str:
             "b\n" + "".join(f"{'x' * i} {i}\n" for i in range(90)),
             "at least one column must be left to learn from; got none: 'b' (90 different words",
         ),
-        ("a\n3.5\n3.5\n3.5\n", "must vary"),
+        ("a\n3.5\n3.5\n3.5\n", "to learn from; got none: 'a' (one value throughout)"),
         (
             'a,pay\n0.5,"1,200"\n1.5,900\n',
             "column 'pay' must hold plain numbers or words; got numbers with marks in them, such "

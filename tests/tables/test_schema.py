@@ -308,3 +308,26 @@ def test_copies_of_very_wide_tables_take_work_in_proportion(tmp_path: Path) -> N
     few, many = work(500), work(4000)
     assert few[0] > 0 and few[1] > 500  # what is counted is there
     assert many[0] <= 9 * few[0] and many[1] <= 9 * few[1]
+
+
+def test_a_column_of_one_value_is_carried_along(tmp_path: Path) -> None:
+    """It is not modeled, and comes back in its place with its type; zeros stay what they are."""
+    frame = pd.DataFrame({"x": [0.5, 1.5, 3.0], "year": [2013] * 3, "none": [0] * 3})
+    frame["b"] = ["u"] * 3
+    frame["day"] = pd.Timestamp("2013-05-01")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    found = read(tmp_path / "t.csv", words=True)
+    expected = ["real", "constant", "binary", "category", "constant"]
+    assert found.schema is not None and found.columns == ("x", "none", "b")
+    assert list(kinds(found.schema).values()) == expected
+    assert Schema.from_json(found.schema.as_json()) == found.schema
+    write_columns(tmp_path / "o.csv", *found.schema.carried(found.train))
+    assert (tmp_path / "o.csv").read_text() == (tmp_path / "t.csv").read_text()
+    write_columns(tmp_path / "o.parquet", *found.schema.carried(found.train))
+    assert pd.read_parquet(tmp_path / "o.parquet")["year"].tolist() == [2013] * 3
+    other = frame.assign(year=[1, 2, 3])
+    assert frame_table(other, found.schema, "evaluate").columns == ("x", "none", "b")
+    with pytest.raises(DataError, match="column 'x' must hold one value to be constant; got diff"):
+        read(tmp_path / "t.csv", words=True, columns={"x": "constant"})
+    modeled = read(tmp_path / "t.csv", words=True, columns={"year": "category"}).schema
+    assert modeled is not None and "year" in modeled.names

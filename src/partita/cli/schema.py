@@ -93,6 +93,8 @@ def _contents(column: "Column", schema: "Schema", data: "Dataset") -> str:
 
     if column.kind == "ignore":
         return ""
+    if column.kind == "constant":
+        return str(column.words(column.levels)[0])
     if column.levels:
         return column.in_words()
     values = np.asarray(data.train.array[:, schema.used.index(column)])

@@ -121,8 +121,9 @@ def _allowing(column: Column, words: list[str]) -> Column:
 
 def frame_of(x: np.ndarray, schema: Schema, polars: bool) -> Any:
     """A frame of pandas or polars with the types of a schema; dates that were words are words."""
-    table = arrow_table(schema.used, x)
-    for i, column in enumerate(schema.used):
+    columns, x = schema.carried(x)
+    table = arrow_table(columns, x)
+    for i, column in enumerate(columns):
         if "%" in column.dtype:
             table = table.set_column(i, column.name, pa.array(column.words(x[:, i])))
     if not polars:

@@ -108,7 +108,7 @@ def write_rows(saved: SavedRun, x: np.ndarray, path: Path) -> None:
     """Write drawn rows with the columns of the run's own table, where those are known."""
     schema, names = saved.data.table_schema, saved.data.columns
     if schema is not None and saved.encoding.kind not in CUT:
-        columns = list(schema.used)
+        columns, x = schema.carried(x)
     else:
         columns = plain_columns(names, x, saved.encoding.labels)
     check_ending(path, "sample", columns)

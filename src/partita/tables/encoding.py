@@ -45,7 +45,14 @@ from partita.tables.infer import ALLOWED, outside
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Rows
 from partita.tables.schema import KINDS as COLUMN_KINDS
-from partita.tables.schema import Labels, Law, label_of, labels_from_json, labels_to_json
+from partita.tables.schema import (
+    NOT_MODELED,
+    Labels,
+    Law,
+    label_of,
+    labels_from_json,
+    labels_to_json,
+)
 
 Plain = Literal["binary", "spin", "count", "raw", "signs", "spins", "steps"]
 Kind = Literal[Plain, "real", "scaled", "median", "median-signs", "category", "quantile", "mixed"]
@@ -334,7 +341,7 @@ class Encoding:
             and np.isfinite([*self.shift, *self.scale]).all()
             and (self.scale > 0).all()
             and all((np.diff(values) > 0).all() for values in self.lists)
-            and set(self.columns) <= set(COLUMN_KINDS) - {"date", "ignore"}
+            and set(self.columns) <= set(COLUMN_KINDS) - {"date", *NOT_MODELED}
             and all(self._coded[1])
         )
         if not whole:

@@ -34,6 +34,7 @@ from partita.tables.infer import INDEX, Digest, KindOverrides, as_dates, infer_s
 from partita.tables.npy import read_npy, read_npz
 from partita.tables.on_disk import gather_rows
 from partita.tables.schema import (
+    NOT_MODELED,
     Column,
     Schema,
     Series,
@@ -90,7 +91,7 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> TypedTable:
         gaps = any(column.missing for column in schema.columns)
         if largest >= EXACT or (gaps and dtype.kind != "f"):
             dtype = np.dtype(float)
-    left_out = {column.name for column in schema.columns if column.kind == "ignore"}
+    left_out = {column.name for column in schema.columns if column.kind in NOT_MODELED}
     numbers = (
         np.stack([one.values for one in impose(chunk, schema, owner)], 1)
         for chunk in source.series(left_out)

@@ -29,6 +29,7 @@ from partita.tables.csv import EXACT, is_number
 from partita.tables.dates import LIKE_DATES, date_pattern, has_clock, read_text
 from partita.tables.schema import (
     KINDS,
+    NOT_MODELED,
     Column,
     Labels,
     Schema,
@@ -104,7 +105,7 @@ def infer_schema(
             left_out.append(one)
     if problems:
         raise _all_of(problems)
-    reasons = {column.name: column.reason for column in columns if column.kind == "ignore"}
+    reasons = {column.name: column.reason for column in columns if column.kind in NOT_MODELED}
     if len(reasons) == len(columns):
         allowed = "be left to learn from"
         got = "none: " + listed(f"{name!r} ({why})" for name, why in reasons.items())
@@ -182,7 +183,8 @@ def column_of(series: Series, override: str | None, owner: str, *, alone: bool =
     kind, reason = (override, "as asked for") if override else kind_of(series)
     _check_readable(series, kind, owner)
     _check_kind(series, kind, owner)
-    levels = tuple(np.unique(series.observed).tolist()) if kind == "category" else ()
+    listed_values = kind in ("category", "constant")
+    levels = tuple(np.unique(series.observed).tolist()) if listed_values else ()
     labels = series.labels if kind == "category" else {}
     given = override is not None
     return Column(series.name, kind, dtype, levels, labels, missing, given, reason)
@@ -216,11 +218,14 @@ def kind_of(series: Series) -> tuple[str, str]:
         return "category", "words"
     if series.dtype == "category":
         return "category", "of a categorical type"
-    if is_date(series.dtype):
-        return "date", "dates and times" if has_clock(series.dtype) else "dates"
     there = series.observed
-    if not outside("binary", there).any():
+    dates = is_date(series.dtype)
+    if not dates and not outside("binary", there).any():
         return "binary", "true or false" if series.dtype == "bool" else "only 0 and 1"
+    if series.counts()[0] > 1 and there.min() == there.max():
+        return "constant", "one value throughout"
+    if dates:
+        return "date", "dates and times" if has_clock(series.dtype) else "dates"
     if outside("count", there).any():
         return "real", "whole numbers, also below 0" if is_whole(there) else "numbers"
     if there.min() <= 1:
@@ -310,6 +315,13 @@ def _unfit_words(series: Series, owner: str) -> str:
 
 def _check_kind(series: Series, kind: str, owner: str) -> None:
     """Refuse values that a kind cannot have."""
+    if kind == "constant":
+        ends = series.observed.min(), series.observed.max()
+        if ends[0] != ends[1]:
+            allowed = "hold one value to be constant"
+            remedy = "Choose another kind for it."
+            raise unusable(owner, series.title, allowed, "different ones", remedy)
+        return
     dates = is_date(series.dtype)
     if kind == "category" or (dates and kind in ("date", "real")):
         return

@@ -3,7 +3,8 @@ r"""What each column of a table holds.
 A kind says how a column is read, and so what its share of a score is: a density for ``real``
 columns and, by the day, for a ``date``; a mass for ``binary`` ones (0 and 1), ``count`` and
 ``overdispersed`` (0, 1, 2, ..., whose variance is about their mean, or larger) and ``category`` (a
-word, or a number that stands for one). Columns to ``ignore`` are left out.
+word, or a number that stands for one). Columns to ``ignore`` are left out, and a
+``constant`` is carried along into what is drawn.
 :mod:`partita.tables.infer` finds the kinds in the values.
 
 Words are numbers that depend on the word alone, so that two files agree on them without having met:
@@ -37,7 +38,8 @@ from partita.errors import DataError, RunError, invalid, one_line, unusable
 from partita.runtime.files import Json, JsonObject, read_record
 from partita.tables.dates import to_text
 
-KINDS = ("real", "binary", "count", "overdispersed", "category", "date", "ignore")
+KINDS = ("real", "binary", "count", "overdispersed", "category", "date", "constant", "ignore")
+NOT_MODELED = ("constant", "ignore")
 Cell = str | bool | int | float | None
 
 Law = str | int
@@ -96,7 +98,7 @@ class Column:
         name: As in the file; ``x1``, ``x2``, ... where it has no names.
         kind: One of :data:`KINDS`.
         dtype: What it is written as.
-        levels: Of a category: the numbers of its values, rising.
+        levels: Of a category: the numbers of its values, rising; of a constant: its value.
         labels: What those numbers mean, where they stand for words.
         missing: How many values were missing where the schema was inferred.
         overridden: Whether the kind was given, not inferred.
@@ -169,8 +171,18 @@ class Schema:
 
     @property
     def used(self) -> tuple[Column, ...]:
-        """The columns that are not ignored."""
-        return tuple(column for column in self.columns if column.kind != "ignore")
+        """The columns that are modeled."""
+        return tuple(column for column in self.columns if column.kind not in NOT_MODELED)
+
+    def carried(self, x: np.ndarray) -> tuple[list[Column], np.ndarray]:
+        """Drawn rows, (N, D), with the constant columns of the table among them, in its order."""
+        columns = [column for column in self.columns if column.kind != "ignore"]
+        drawn = iter(x.T)
+        held = [
+            np.full(len(x), column.levels[0]) if column.kind == "constant" else next(drawn)
+            for column in columns
+        ]
+        return columns, np.stack(held, 1)
 
     @property
     def mixed(self) -> bool:
@@ -191,7 +203,7 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns that are not ignored."""
+        """Of the columns that are modeled."""
         return [column.name for column in self.used]
 
     def as_json(self) -> list[JsonObject]:
