@@ -136,3 +136,24 @@ def test_columns_of_one_sort_stay_as_they_are(tmp_path: Path) -> None:
     assert schema is not None and {column.kind for column in schema.used} == {"count"}
     found = read(tmp_path / "t.csv", columns={"*": "count"}).schema
     assert found is not None and found.by_column
+
+
+def test_draws_keep_the_decimals_and_the_range_of_training_rows(tmp_path: Path) -> None:
+    """Whatever the kinds of the other columns; test rows widen nothing."""
+    g = np.random.default_rng(0)
+    frame = pd.DataFrame({"debt": g.gamma(0.5, 4.0, 300).round(2), "x": g.normal(size=300)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data = load(tmp_path / "t.csv", words=True)
+    schema, train = data.train.schema, data.train.tensor().numpy()
+    assert schema is not None
+    debt, x = schema.columns
+    assert debt.decimals == 2 and debt.limits == (train[:, 0].min(), train[:, 0].max())
+    assert x.decimals is None and x.limits == (train[:, 1].min(), train[:, 1].max())
+    assert debt.limits[1] < frame["debt"].max() or x.limits != (frame["x"].min(), frame["x"].max())
+    wild = g.normal(size=(500, 2)) * 50
+    columns, drawn = schema.carried(wild)
+    assert columns == [debt, x] and (drawn.min(0) >= train.min(0)).all()
+    assert (drawn.max(0) <= train.max(0)).all() and (drawn[:, 0].round(2) == drawn[:, 0]).all()
+    inside = ~x.beyond(wild[:, 1])
+    assert 0 < inside.sum() < 500 and (drawn[inside, 1] == wild[inside, 1]).all()
+    assert type(schema).from_json(schema.as_json()) == schema

@@ -1,4 +1,5 @@
-r"""Which law fits a column of whole numbers: the likeliest on training rows.
+r"""What training rows say of columns: which law fits whole numbers, the likeliest one; the limits
+and decimals of real ones.
 
 Numbers from 0 or 1 up are counts, Poisson or overdispersed; the others are real, rounded to whole
 numbers. Few of them, each seen more than once, may be categories too. All of these are compared as
@@ -18,11 +19,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
-from partita.tables.categories import to_rank
 from partita.tables.rows import Rows
 from partita.tables.schema import Column, Schema, is_date, is_whole
 
+MOST_ROWS = 100_000  # that are looked at, spread over all
 MOST_VALUES = 24  # of whole numbers that may be categories
+MOST_DECIMALS = 6  # that a column is said to be rounded to
 ROWS_PER_VALUE = 5  # at least, on average
 SIZES = (-7.0, 14.0)  # log sizes of a negative binomial, between which the best is sought
 IN_WORDS = {
@@ -34,13 +36,14 @@ IN_WORDS = {
 
 
 def with_laws(schema: Schema, train: Rows, others: Sequence[Rows] = ()) -> Schema:
-    """The schema with the kind of each column of whole numbers that fits it best, by training rows
-    alone; ``others`` are the held-out parts, whose values are categories too.
+    """The schema with the kind of each column of whole numbers that fits it best, and the limits
+    and decimals of real ones, by training rows alone; ``others`` are the held-out parts, whose
+    values are categories too.
     """
+    some = np.linspace(0, len(train) - 1, min(MOST_ROWS, len(train))).astype(int)
+    table = train.take(some).tensor().numpy().astype(np.float64)
     open_to_choice = [i for i, column in enumerate(schema.used) if _is_open(column)]
-    if not schema.mixed or not open_to_choice:
-        return schema
-    table = to_rank(train)
+    open_to_choice = open_to_choice if schema.mixed else []
     chosen = {
         i: found
         for i in open_to_choice
@@ -54,9 +57,24 @@ def with_laws(schema: Schema, train: Rows, others: Sequence[Rows] = ()) -> Schem
         )
         for i, (kind, reason) in chosen.items()
     }
+    used = [columns.get(column.name, column) for column in schema.used]
+    limited = {
+        column.name: _with_limits(column, values)
+        for column, values in zip(used, table.T, strict=True)
+    }
     return replace(
-        schema, columns=tuple(columns.get(column.name, column) for column in schema.columns)
+        schema, columns=tuple(limited.get(column.name, column) for column in schema.columns)
     )
+
+
+def _with_limits(column: Column, values: np.ndarray) -> Column:
+    """A real column with the range and the decimals of its values."""
+    there = values[np.isfinite(values)]
+    if column.kind != "real" or is_date(column.dtype) or not len(there):
+        return column
+    decimals = (d for d in range(MOST_DECIMALS + 1) if (there.round(d) == there).all())
+    limits = float(there.min()), float(there.max())
+    return replace(column, limits=limits, decimals=next(decimals, None))
 
 
 def best_law(kind: str, x: np.ndarray) -> tuple[str, str] | None:

@@ -103,6 +103,8 @@ class Column:
         missing: How many values were missing where the schema was inferred.
         overridden: Whether the kind was given, not inferred.
         reason: Why it is of that kind.
+        limits: Of real numbers: the least and the largest of the training rows.
+        decimals: Of real numbers: how many all of the training rows have, where they are few.
     """
 
     name: str
@@ -113,11 +115,29 @@ class Column:
     missing: int = 0
     overridden: bool = False
     reason: str = ""
+    limits: tuple[float, ...] = ()
+    decimals: int | None = None
 
     @property
     def law(self) -> str:
         """The kind that models take it for: dates are real numbers, of days."""
         return "real" if self.kind == "date" else self.kind
+
+    def beyond(self, values: np.ndarray) -> np.ndarray:
+        """Which values lie outside of the limits."""
+        if not self.limits:
+            return np.zeros(len(values), dtype=bool)
+        return (values < self.limits[0]) | (values > self.limits[1])
+
+    def held(self, values: np.ndarray) -> np.ndarray:
+        """Drawn values within the limits, rounded as those of the table are.
+
+        >>> Column("debt", "real", limits=(0.0, 9.5), decimals=1).held(np.array([-3.0, 0.123]))
+        array([0. , 0.1])
+        """
+        if self.limits:
+            values = values.clip(self.limits[0], self.limits[1])
+        return values if self.decimals is None else values.round(self.decimals)
 
     def words(self, values: Iterable[float]) -> list[Cell]:
         """Values as they are written: words, dates, truth values, whole numbers, else floats; None
@@ -141,10 +161,15 @@ class Column:
 
     def as_json(self) -> JsonObject:
         """For a run's config; what is empty is left out."""
-        lists = {"levels": list(self.levels), "labels": labels_to_json(self.labels)}
+        lists = {
+            "levels": list(self.levels),
+            "labels": labels_to_json(self.labels),
+            "limits": list(self.limits),
+        }
         found = {**asdict(self), **lists}
         optional = (*lists, "overridden", "reason")
-        return {name: value for name, value in found.items() if value or name not in optional}
+        kept = {name: value for name, value in found.items() if value or name not in optional}
+        return {name: value for name, value in kept.items() if value is not None}
 
     @classmethod
     def from_json(cls, value: Json) -> "Column":
@@ -175,12 +200,14 @@ class Schema:
         return tuple(column for column in self.columns if column.kind not in NOT_MODELED)
 
     def carried(self, x: np.ndarray) -> tuple[list[Column], np.ndarray]:
-        """Drawn rows, (N, D), with the constant columns of the table among them, in its order."""
+        """Drawn rows, (N, D), as the table has them: real columns within their limits and rounded,
+        constant ones among them, in its order.
+        """
         columns = [column for column in self.columns if column.kind != "ignore"]
         drawn = iter(x.T)
         held = [
-            np.full(len(x), column.levels[0]) if column.kind == "constant" else next(drawn)
-            for column in columns
+            np.full(len(x), one.levels[0]) if one.kind == "constant" else one.held(next(drawn))
+            for one in columns
         ]
         return columns, np.stack(held, 1)
 
