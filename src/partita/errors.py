@@ -2,7 +2,7 @@
 came and what to do.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
@@ -81,18 +81,32 @@ class Facts:
         return (f"{self.owner}: ", *_listed(name), rest, *end)
 
 
-class PartitaError(Exception):
-    """Base of every error that partita raises on purpose; the command line prints it without a
-    traceback.
+class Sentence(Exception):
+    """What errors and warnings say, made of parts: text, each :class:`Argument` that it names, and
+    the :class:`Facts` about a value.
 
-    The sentence is made of parts: text, each :class:`Argument` that it names, and the
-    :class:`Facts` about a value.
-
-    >>> error = PartitaError("Read it with ", Argument("columns", "age", "count"), ".")
+    >>> error = Sentence("Read it with ", Argument("columns", "age", "count"), ".")
     >>> print(error)
     Read it with columns={'age': 'count'}.
     >>> print(error.rendered(lambda argument: f"--column {argument.key}={argument.value}"))
     Read it with --column age=count.
+    """
+
+    def __str__(self) -> str:
+        return self.rendered(str)
+
+    def rendered(self, shown: Callable[[Argument], str]) -> str:
+        """The sentence, with every argument in it as ``shown`` writes it."""
+        parts = (part.parts() if isinstance(part, Facts) else (part,) for part in self.args)
+        return "".join(
+            shown(part) if isinstance(part, Argument) else str(part)
+            for part in chain.from_iterable(parts)
+        )
+
+
+class PartitaError(Sentence):
+    """Base of every error that partita raises on purpose; the command line prints it without a
+    traceback.
     """
 
     @classmethod
@@ -114,17 +128,6 @@ class PartitaError(Exception):
         """What is wrong with a value; None where the error is about something else."""
         return next((part for part in self.args if isinstance(part, Facts)), None)
 
-    def __str__(self) -> str:
-        return self.rendered(str)
-
-    def rendered(self, shown: Callable[[Argument], str]) -> str:
-        """The sentence, with every argument in it as ``shown`` writes it."""
-        parts = (part.parts() if isinstance(part, Facts) else (part,) for part in self.args)
-        return "".join(
-            shown(part) if isinstance(part, Argument) else str(part)
-            for part in chain.from_iterable(parts)
-        )
-
 
 class InputError(PartitaError, ValueError):
     """A value handed in is not allowed."""
@@ -136,6 +139,12 @@ class WrongType(InputError, TypeError):
 
 class DataError(PartitaError, ValueError):
     """A data set cannot be found, read or used."""
+
+
+class UnreadableColumns(DataError):
+    """Columns of a table hold what no kind can take; ``problems`` says what, by name."""
+
+    problems: Mapping[str, str] = {}
 
 
 class RunError(PartitaError, RuntimeError):
@@ -160,7 +169,7 @@ class OutOfBudget(PartitaError, TimeoutError):
     """A method needs more minutes or evaluations than it was given."""
 
 
-class PartitaWarning(UserWarning):
+class PartitaWarning(Sentence, UserWarning):
     """Something a user should know about work that goes on."""
 
 

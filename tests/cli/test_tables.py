@@ -18,6 +18,7 @@ from partita.experiment.input_table import read_input
 from partita.experiment.saved import open_run
 
 GAPS = 0.1
+ONE = ("--set", "n_components=1", "--json")
 
 
 def people(n: int, seed: int = 0) -> pd.DataFrame:
@@ -82,7 +83,7 @@ def test_a_schema_is_shown_and_can_be_overridden(call: Any) -> None:
     for words in (
         "age     real",
         "smokes  binary",
-        "visits  count",
+        "visits  overdispersed",
         "town    category",
         "Bonn, Lima",
         "--column NAME=KIND",
@@ -104,6 +105,40 @@ def test_a_schema_is_shown_and_can_be_overridden(call: Any) -> None:
     )
 
 
+def test_columns_that_name_rows_are_left_out_in_one_line(call: Any) -> None:
+    """Of schema, fit and compare alike, with the way to change it; what cannot be read at all is
+    shown with its reason, and refused.
+    """
+    table = people(60).assign(name=[f"Mr. {i}" for i in range(60)])
+    table.to_csv("people.csv", index_label="id")
+    line = (
+        "Warning: load: people.csv: columns 'id' (the numbers of the rows), 'name' (60 different "
+        "words in 60 rows, as names or free text have) are left out. Read one otherwise, as with "
+        "--column 'name'=category.\n"
+    )
+    fast = ["--set", "n_components=1", "--out", "run", "--quiet"]
+    shown, fit = call("schema", "people.csv"), call("fit", "mixture", "people.csv", *fast)
+    board = call("compare", "people.csv", "--models", "mixture", "--minutes", "0.1", "--no-report")
+    for result in (shown, fit, board):
+        assert result.exit_code == 0 and result.stderr.count(line) == 1, result.output
+    assert "name    ignore         string   0" in shown.output and "the numbers of the rows" in (
+        shown.output
+    )
+    assert list(pd.read_csv(sampled(call, "run")).columns) == list(people(1).columns)
+    kept = call("schema", "people.csv", "--column", "name=category", "--column", "id=real")
+    assert kept.stderr == "" and "real           int64    0        0 to 59" in kept.output
+    table.assign(pay="1,200").to_csv("spoiled.csv")
+    shown = call("schema", "spoiled.csv")
+    assert shown.exit_code == 1 and "pay     unreadable" in shown.stdout
+    assert "numbers with marks in them, such as '1,200'" in shown.stderr
+    assert call("schema", "spoiled.csv", "--json").stdout == ""
+
+
+def sampled(call: Any, run: str) -> str:
+    """A file of draws from a run."""
+    return message(call("sample", run, "-n", "5", "--json"))["out"]
+
+
 def test_both_files_give_the_same_model_and_every_verb_takes_them(
     call: Any, fitted: dict[str, Path]
 ) -> None:
@@ -118,6 +153,11 @@ def test_both_files_give_the_same_model_and_every_verb_takes_them(
     assert list(new.columns) == list(before.columns) and set(new["town"]) <= set(
         before["town"].dropna()
     )
+    ages = new["age"]
+    assert before["age"].min() <= ages.min() and ages.max() <= before["age"].max()
+    many = message(call("sample", "run-parquet", "-n", "2000", "--json"))
+    told = call("sample", "run-parquet", "-n", "2000")
+    assert many["held"] > 0 and f"{many['held']} of 10000 values lay outside" in told.stdout
     call("sample", "run-csv", "-n", "5", "--out", "new.csv")
     assert [str(kind) for kind in pd.read_csv("new.csv").dtypes][:3] == ["float64", "bool", "int64"]
     assert message(call("sample", "run-csv", "-n", "5", "--json"))["out"].endswith("samples-1.csv")
@@ -459,9 +499,7 @@ def test_a_row_too_far_to_be_scored_is_the_strangest(call: Any) -> None:
     """
     frame = people(200)[["age", "income", "visits"]].astype(float)
     frame.to_csv("people.csv", index=False)
-    message(
-        call("fit", "mixture", "people.csv", "--set", "n_components=1", "--json", "--out", "run")
-    )
+    message(call("fit", "mixture", "people.csv", "--column", "visits=count", *ONE, "--out", "run"))
     frame[:30].to_csv("near.csv", index=False)
     pd.concat([frame[:30], frame[:1].assign(age=1.7976931348623157e308)]).to_csv(
         "far.csv", index=False
@@ -520,7 +558,7 @@ def test_scores_count_the_units_of_real_columns_and_no_others(call: Any) -> None
     shift, scale = opened.encoding.shift, opened.encoding.scale
     with torch.no_grad():
         total = opened.run.model.log_weights().numpy()[:, None].repeat(len(x), 1)
-        gaussian, bernoulli, poisson, categorical = blocks
+        gaussian, bernoulli, counts, categorical = blocks
         for k in range(2):
             for i, place in enumerate((0, 4)):
                 mean = gaussian.location[k, i].item() * scale[place] + shift[place]
@@ -528,7 +566,8 @@ def test_scores_count_the_units_of_real_columns_and_no_others(call: Any) -> None
                     x[:, place], mean, gaussian.log_scale[k, i].exp().item() * scale[place]
                 )
             total[k] += stats.bernoulli.logpmf(x[:, 1], bernoulli.mean()[k, 0].item())
-            total[k] += stats.poisson.logpmf(x[:, 2], poisson.mean()[k, 0].item())
+            size, mean = counts.log_size.exp()[k, 0].item(), counts.mean()[k, 0].item()
+            total[k] += stats.nbinom.logpmf(x[:, 2], size, size / (size + mean))
             codes = np.searchsorted(opened.encoding.lists[3], x[:, 3])
             total[k] += torch.log_softmax(categorical.logits[k, 0], -1).numpy()[codes]
     assert np.logaddexp(*total).mean() == pytest.approx(runs["people"], abs=1e-9)
@@ -582,8 +621,8 @@ def test_families_that_take_mixed_columns_are_compared_and_the_others_say_what_t
     )
     assert {entry["name"] for entry in found["results"]} == {"mixture", "vae", "autoregressive"}
     assert (
-        "no place for 'smokes' (binary), 'visits' (count), 'town' (category) beside real ones"
-        in found["left_out"]["flow"]
+        "no place for 'smokes' (binary), 'visits' (overdispersed), 'town' (category) beside real "
+        "ones" in found["left_out"]["flow"]
     )
     flow = call("fit", "flow", "people.parquet")
     assert (
@@ -593,8 +632,8 @@ def test_families_that_take_mixed_columns_are_compared_and_the_others_say_what_t
     )
     flow = call("fit", "flow", "people.parquet", "--column", "town=ignore")
     assert (
-        "family flow: columns must all be real; got 'smokes' (binary), 'visits' (count). Use "
-        "mixture, vae" in flow.output
+        "family flow: columns must all be real; got 'smokes' (binary), 'visits' (overdispersed). "
+        "Use mixture, vae" in flow.output
     )
     kinds = [word for name in ("smokes", "visits") for word in ("--column", f"{name}=real")]
     assert (

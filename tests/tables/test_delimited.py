@@ -153,15 +153,9 @@ def test_one_column_of_words_of_one_length_is_sequences_unless_its_kind_is_said(
         (["$3", "€1.234"], "got numbers with marks in them, such as '$3'"),
         (["\u22120.5", "1e-3"], "got numbers with marks in them, such as '\u22120.5'"),
         (["1\u00a0200", "950"], "got numbers with marks in them, such as '1\\xa0200'"),
-        (["3 Jan 2020", "14 March 2021"], "got dates or times"),
-        (["Jan 3, 2020", "March 14, 2021 10:00"], "got dates or times"),
         (
             [*(f"{i}.25" for i in range(20)), "-"],
             "got numbers with words among them, such as '-'. Leave fields empty where a number",
-        ),
-        (
-            [f"name {i}" for i in range(20)],
-            "got 20 different words in 20 rows, as names or free text have",
         ),
     ],
 )

@@ -164,7 +164,9 @@ def test_parquet_round_trips_also_through_a_file_on_disk(
 ) -> None:
     monkeypatch.setattr(on_disk, "IN_MEMORY", in_memory)
     monkeypatch.setattr(arrow, "CHUNK", 7)
-    frame = pd.DataFrame({"a": np.arange(20), "b": np.arange(20) / 8, "c": np.arange(20) % 2 == 0})
+    frame = pd.DataFrame(
+        {"a": 2 * np.arange(20), "b": np.arange(20) / 8, "c": np.arange(20) % 2 == 0}
+    )
     frame.to_parquet(tmp_path / "x.parquet")
     splits = read(tmp_path / "x.parquet")
     assert splits.columns == ("a", "b", "c")

@@ -190,7 +190,7 @@ def test_rows_that_lie_apart_are_read_some_after_the_others(
 def test_a_large_parquet_file_goes_to_a_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frame = pd.DataFrame({"a": np.arange(1000), "b": np.r_[np.nan, np.linspace(0, 1, 999)]})
+    frame = pd.DataFrame({"a": 2 * np.arange(1000), "b": np.r_[np.nan, np.linspace(0, 1, 999)]})
     frame.to_parquet(tmp_path / "x.parquet")
     small = files.read(tmp_path / "x.parquet").train
     monkeypatch.setattr(on_disk, "IN_MEMORY", 1000)

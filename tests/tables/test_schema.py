@@ -2,6 +2,7 @@
 against it, and what is refused.
 """
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,11 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from partita.datasets import load
-from partita.errors import DataError, InputError
+from partita.errors import DataError, InputError, PartitaWarning
 from partita.tables import Schema, read
 from partita.tables.copies import write_filled
 from partita.tables.files import array_table, frame_table
-from partita.tables.infer import column_of, infer_schema
+from partita.tables.infer import Digest, column_of, infer_schema, unfit
 from partita.tables.schema import Column, Series
 from partita.tables.write import text, write_columns
 
@@ -105,31 +105,35 @@ def test_kinds_can_be_said_by_name_and_by_pattern(frame: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("column", "asked", "words"),
     [
+        ([None, None, None], "real", "column 'a' must have an observed value; got none"),
         (
-            ["2021-05-01", "2021-06-01", None],
+            [None, None, None],
             None,
-            "column 'a' must hold numbers or words; got dates or times",
+            "at least one column must be left to learn from; got none: 'a' (no observed value)",
         ),
-        ([None, None, None], None, "column 'a' must have an observed value; got none"),
         (
             [2**60 + 1, 5, 7],
             None,
-            "whole numbers of column 'a' must lie below 2^53; got 1152921504606846976",
+            "got none: 'a' (whole numbers beyond 2^53, such as 1152921504606846976, whose last",
+        ),
+        (
+            [2**60 + 1, 5, 7],
+            "category",
+            "whole numbers of column 'a' must lie below 2^53 to be categories; got 1.15292e+18",
         ),
         (["x", "y", "x"], "real", "column 'a' must hold numbers to be real; got 'x'"),
         ([0, 1, 2], "binary", "column 'a' must hold only 0 and 1 to be binary; got '2'"),
         ([0.5, 1, 2], "count", "column 'a' must hold counts 0, 1, 2, ... to be count; got '0.5'"),
         ([0.5, 1, 2], "ignore", "at least one column must be left to learn from"),
         ([0.5, 1, 2], "word", "the kind of column 'a' must be one of"),
-        ([[1], [2], [3]], None, "got lists, structures or other values that are no numbers"),
+        ([[1], [2], [3]], None, "'a' (lists, structures or other values that are no numbers)"),
+        ([[1], [2], [3]], "real", "got lists, structures or other values that are no numbers"),
     ],
 )
 def test_what_no_kind_can_take_is_one_sentence(
     column: list[Any], asked: str | None, words: str
 ) -> None:
     frame = pd.DataFrame({"a": pd.Series(column)})
-    if asked is None and isinstance(column[0], str):
-        frame["a"] = pd.to_datetime(frame["a"])
     with pytest.raises((DataError, InputError)) as error:
         frame_table(frame, None if asked is None else {"a": asked}, "load")
     assert words in str(error.value) and "\n" not in str(error.value)
@@ -138,23 +142,55 @@ def test_what_no_kind_can_take_is_one_sentence(
 def test_names_free_text_and_unknown_columns(tmp_path: Path) -> None:
     names = "\n".join(["who,b", *(f"person {i},{i % 3}.5" for i in range(200))])
     (tmp_path / "names.csv").write_text(names)
-    with pytest.raises(
-        DataError,
-        match="column 'who' must hold numbers or a few categories; got 200 different words in 200 "
-        "rows",
-    ):
-        read(tmp_path / "names.csv", words=True)
+    line = (
+        "names.csv: column 'who' (200 different words in 200 rows, as names or free text have) is "
+        "left out. Read it otherwise, as with columns={'who': 'category'}."
+    )
+    with pytest.warns(PartitaWarning, match=re.escape(line)) as told:
+        found = read(tmp_path / "names.csv", words=True)
+    assert found.columns == ("b",) and len(told) == 1
     assert read(tmp_path / "names.csv", columns={"who": "ignore"}).train.shape == (200, 1)
     with pytest.raises(DataError, match="must name one of the columns who, b; got 'whom'"):
         read(tmp_path / "names.csv", columns={"whom": "ignore"})
     (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
     with pytest.raises(DataError, match="columns must have different names; got 'a' twice"):
         read(tmp_path / "twice.csv")
-    (tmp_path / "dates.csv").write_text("day,b\n2021-05-01,2\n2021-05-02,3\n")
-    with pytest.raises(
-        DataError, match="column 'day' must hold numbers or words; got dates or times"
-    ):
-        load(tmp_path / "dates.csv", words=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "why"),
+    [
+        ("a", np.random.default_rng(0).permutation(np.arange(1, 41)), "the numbers of the rows"),
+        ("no", np.arange(40), "the numbers of the rows"),
+        ("user_id", np.arange(700, 740), "whole numbers that stand for things, by its name"),
+        ("PassengerId", np.arange(700, 740), "whole numbers that stand for things, by its name"),
+        ("ID", np.repeat(np.arange(100), 2), "whole numbers that stand for things, by its name"),
+        ("ID", np.repeat([3, 9], 20), ""),  # few enough to be categories
+        ("humid", np.arange(700, 740), ""),
+        ("a", np.r_[np.arange(39), 37], ""),  # not each once
+        ("a", np.arange(2, 42), ""),  # years of a series begin elsewhere
+        ("a", np.arange(10), ""),  # too few to be told from counts
+        ("a", np.r_[np.nan, np.arange(39)], ""),
+    ],
+)
+def test_numbers_that_name_rows_are_left_out(
+    name: str, values: np.ndarray, why: str, tmp_path: Path
+) -> None:
+    """The same of an array in memory and of a file that is read in chunks."""
+    columns = [Series(name, values.astype(float), "int64"), Series("b", values + 0.5)]
+    digest = Digest(name, "int64")
+    for part in np.array_split(values.astype(float), 4):
+        digest.add(Series(name, part, "int64"))
+    for first in (columns[0], digest.series()):
+        assert unfit(first, "load") == why and unfit(first, "load", alone=True) == (
+            "" if "rows" in why else why
+        )
+    if why:
+        with pytest.warns(PartitaWarning, match=rf"column '{name}' \({why}\) is left out"):
+            schema = infer_schema([name, "b"], columns)
+        assert [column.kind for column in schema.columns] == ["ignore", "real"]
+        kept = infer_schema([name, "b"], columns, {name: "real"})
+        assert kept.names == [name, "b"]
 
 
 def test_another_table_is_read_by_the_schema_of_the_first(frame: pd.DataFrame) -> None:
@@ -272,3 +308,26 @@ def test_copies_of_very_wide_tables_take_work_in_proportion(tmp_path: Path) -> N
     few, many = work(500), work(4000)
     assert few[0] > 0 and few[1] > 500  # what is counted is there
     assert many[0] <= 9 * few[0] and many[1] <= 9 * few[1]
+
+
+def test_a_column_of_one_value_is_carried_along(tmp_path: Path) -> None:
+    """It is not modeled, and comes back in its place with its type; zeros stay what they are."""
+    frame = pd.DataFrame({"x": [0.5, 1.5, 3.0], "year": [2013] * 3, "none": [0] * 3})
+    frame["b"] = ["u"] * 3
+    frame["day"] = pd.Timestamp("2013-05-01")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    found = read(tmp_path / "t.csv", words=True)
+    expected = ["real", "constant", "binary", "category", "constant"]
+    assert found.schema is not None and found.columns == ("x", "none", "b")
+    assert list(kinds(found.schema).values()) == expected
+    assert Schema.from_json(found.schema.as_json()) == found.schema
+    write_columns(tmp_path / "o.csv", *found.schema.carried(found.train))
+    assert (tmp_path / "o.csv").read_text() == (tmp_path / "t.csv").read_text()
+    write_columns(tmp_path / "o.parquet", *found.schema.carried(found.train))
+    assert pd.read_parquet(tmp_path / "o.parquet")["year"].tolist() == [2013] * 3
+    other = frame.assign(year=[1, 2, 3])
+    assert frame_table(other, found.schema, "evaluate").columns == ("x", "none", "b")
+    with pytest.raises(DataError, match="column 'x' must hold one value to be constant; got diff"):
+        read(tmp_path / "t.csv", words=True, columns={"x": "constant"})
+    modeled = read(tmp_path / "t.csv", words=True, columns={"year": "category"}).schema
+    assert modeled is not None and "year" in modeled.names

@@ -70,7 +70,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Context) -> object:
         try:
-            with warnings_as_lines():
+            with warnings_as_lines(lambda argument: _as_option(self.option_names(ctx), argument)):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("Interrupted.", err=True)
@@ -98,8 +98,10 @@ class Commands(TyperGroup):
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[None]:
-    """Inside it, each warning of partita's own is one line on stderr."""
+def warnings_as_lines(shown: Callable[[Argument], str]) -> Iterator[None]:
+    """Inside it, each warning of partita's own is one line on stderr, with its arguments as
+    ``shown`` writes them.
+    """
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
@@ -111,8 +113,8 @@ def warnings_as_lines() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if issubclass(category, PartitaWarning):
-                output.print_warning(str(message))
+            if isinstance(message, PartitaWarning):
+                output.print_warning(message.rendered(shown))
             else:
                 usual(message, category, filename, lineno, file, line)
 

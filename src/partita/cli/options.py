@@ -41,8 +41,8 @@ AllowDiverged = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", min=0, max=2**63 - 1)]
 KINDS = (
-    "What a column holds: real, binary, count, category or ignore; may be given often, and * "
-    "stands for any letters."
+    "What a column holds: real, binary, count, overdispersed, category, date, constant or ignore; "
+    "may be given often, and * stands for any letters."
 )
 Kinds = Annotated[list[str] | None, typer.Option("--column", help=KINDS, metavar="NAME=KIND")]
 SETTINGS = "A setting and its value; may be given often. partita models and partita lab list them."

@@ -86,7 +86,7 @@ def _sample_rows(
 
     path = sample_path(saved, out)
     x, chains = synthesize(saved, n, burn_in, seed=seed)
-    write_rows(saved, x, path)
+    beyond = write_rows(saved, x, path)
     shape = saved.data.shape
     if png is not None:
         if not shape:
@@ -96,12 +96,18 @@ def _sample_rows(
     if as_json:
         diagnosis = {} if chains is None else chains._asdict()
         made = {"run": str(saved.run.folder), "n": n, "out": str(path), "exact": chains is None}
+        made |= {"held": beyond}
         output.print_json({**made, **diagnosis})
         return
     if shape:
         typer.echo(output.preview(x, tuple(shape)))
     typer.echo(f"{n} draws written to {path}" + ("" if png is None else f" and {png}"))
     typer.echo("Exact independent draws." if chains is None else str(chains))
+    if beyond:
+        typer.echo(
+            f"{beyond} of {x.size} values lay outside the range of the training rows, and are held "
+            "at its ends."
+        )
 
 
 def _sample_sequences(

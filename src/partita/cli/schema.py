@@ -1,5 +1,7 @@
 """``partita schema``: what each column of a table is taken for."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,11 +23,19 @@ def schema(
 ) -> None:
     """What each column of a table is taken for, and how to say otherwise."""
     from partita.datasets import load
-    from partita.errors import DataError
+    from partita.errors import DataError, UnreadableColumns
     from partita.experiment.requests import parse_columns
+    from partita.tables.schema import KINDS
 
     kinds = parse_columns(column or [], "schema")
-    dataset = load(data, words=True, missing=True, columns=kinds or None)
+    refused: DataError | None = None
+    problems: Mapping[str, str] = {}
+    try:
+        dataset = load(data, words=True, missing=True, columns=kinds or None)
+    except UnreadableColumns as error:  # shown beside the others, and refused after them
+        refused, problems = error, error.problems
+        kinds |= dict.fromkeys(problems, "ignore")
+        dataset = load(data, words=True, missing=True, columns=kinds)
     found = dataset.train.schema
     if found is None:
         held = (
@@ -37,23 +47,33 @@ def schema(
             "schema: DATA must be a .csv, .parquet, .arrow or .feather file; got "
             f"{data!r}, whose {held}."
         )
+    columns = [replace(one, reason=problems.get(one.name, one.reason)) for one in found.columns]
     splits = (dataset.train, dataset.valid, dataset.test)
     rows = sum(len(split) for split in splits if split is not None)
-    if as_json:
-        columns = [_column_json(one) for one in found.columns]
-        output.print_json({"data": data, "rows": rows, "mixed": found.mixed, "columns": columns})
-        return
-    lines = [
-        [one.name, one.kind, one.dtype, str(one.missing), _contents(one, found, dataset)]
-        for one in found.columns[:MOST_SHOWN]
-    ]
-    title = f"{data}: {rows} rows, {len(found.columns)} columns"
-    output.print_table(["column", "kind", "type", "missing", "holds"], lines, title, whole=2)
-    if len(found.columns) > MOST_SHOWN:
-        typer.echo(f"... and {len(found.columns) - MOST_SHOWN} more; --json has all.")
-    typer.echo(
-        "Read a column otherwise with --column NAME=KIND: real, binary, count, category or ignore."
-    )
+    if as_json and refused is None:
+        described = list(map(_column_json, columns))
+        output.print_json({"data": data, "rows": rows, "mixed": found.mixed, "columns": described})
+    elif not as_json:
+        lines = [
+            [
+                one.name,
+                "unreadable" if one.name in problems else one.kind,
+                one.dtype,
+                str(one.missing),
+                _contents(one, found, dataset),
+                one.reason,
+            ]
+            for one in columns[:MOST_SHOWN]
+        ]
+        title = f"{data}: {rows} rows, {len(columns)} columns"
+        head = ["column", "kind", "type", "missing", "holds", "why"]
+        output.print_table(head, lines, title, whole=2)
+        if len(columns) > MOST_SHOWN:
+            typer.echo(f"... and {len(columns) - MOST_SHOWN} more; --json has all.")
+        kinds_in_words = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        typer.echo(f"Read a column otherwise with --column NAME=KIND: {kinds_in_words}.")
+    if refused is not None:
+        raise refused
 
 
 def _column_json(column: "Column") -> dict[str, object]:
@@ -66,12 +86,19 @@ def _column_json(column: "Column") -> dict[str, object]:
 
 
 def _contents(column: "Column", schema: "Schema", data: "Dataset") -> str:
-    """Categories by name, or the range of numbers."""
+    """Categories by name, or the range of numbers or dates."""
     import numpy as np
 
+    from partita.tables.schema import is_date
+
     if column.kind == "ignore":
-        return "left out"
+        return ""
+    if column.kind == "constant":
+        return str(column.words(column.levels)[0])
     if column.levels:
         return column.in_words()
     values = np.asarray(data.train.array[:, schema.used.index(column)])
-    return f"{np.nanmin(values):g} to {np.nanmax(values):g}"
+    ends = [float(np.nanmin(values)), float(np.nanmax(values))]
+    return " to ".join(
+        map(str, column.words(ends)) if is_date(column.dtype) else map("{:g}".format, ends)
+    )

@@ -21,6 +21,7 @@ from partita.errors import DataError, InputError, did_you_mean, unusable
 from partita.runtime import memory_limit
 from partita.tables.arrays import Columns, Splits, TableLike
 from partita.tables.files import ENDINGS, ColumnKinds, check_reachable, read
+from partita.tables.laws import with_laws
 from partita.tables.rows import Binarize, Rows
 from partita.tables.schema import Schema
 
@@ -162,7 +163,8 @@ def load(
     if isinstance(source, (str, os.PathLike)):
         name = os.fsdecode(source)
         try:
-            return _build(name, _find(name, words, columns), binarize, f"load({name!r})", missing)
+            splits, owner = _find(name, words, columns), f"load({name!r})"
+            return _build(name, splits, binarize, owner, missing, isinstance(columns, Schema))
         except InputError as error:
             raise DataError(*error.args) from error
     return _of_value(source, binarize, missing)
@@ -242,8 +244,16 @@ def _unknown(name: str) -> DataError:
 
 
 def _build(
-    name: str, splits: Splits, binarize: Binarize | str, owner: str, missing: bool = False
+    name: str,
+    splits: Splits,
+    binarize: Binarize | str,
+    owner: str,
+    missing: bool,
+    known: bool,
 ) -> Dataset:
+    """The parts of a data set; where its schema is not ``known``, kinds are those that fit its
+    training rows.
+    """
     if binarize == "auto":
         binarize = "dynamic" if name in DYNAMIC else None
     train = Rows(
@@ -263,6 +273,11 @@ def _build(
     undivided = train if valid is None and test is None else None
     if test is None:
         train, test = hold_out(train)
+    if splits.schema is not None and not known:
+        others = [rows for rows in (valid, test) if rows is not None]
+        schema = with_laws(splits.schema, train, others)
+        for rows in (train, *others, *([] if undivided is None else [undivided])):
+            rows.schema = schema
     shape = splits.shape or (
         splits.train.shape[1:] if splits.train.ndim > 2 else getattr(splits.train, "form", None)
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from sklearn.utils.validation import check_is_fitted
 
 from partita.errors import invalid
@@ -18,6 +19,7 @@ from partita.tables.arrow import of_frame
 from partita.tables.copies import filled_arrow
 from partita.tables.files import array_table, frame_table
 from partita.tables.infer import MOST_LEVELS
+from partita.tables.laws import with_laws
 from partita.tables.rows import Weight
 from partita.tables.schema import Column, numbered
 from partita.tables.write import arrow_table
@@ -30,7 +32,8 @@ class MixedTables(Density):
     among the bases.
 
     ``columns`` says what columns hold where their values do not: a dict from a name (or a pattern
-    with ``*``) to ``"real"``, ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
+    with ``*``) to ``"real"``, ``"binary"``, ``"count"``, ``"overdispersed"``, ``"category"``,
+    ``"date"`` or ``"ignore"``.
     ``schema_`` is what was found.
     """
 
@@ -42,7 +45,7 @@ class MixedTables(Density):
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Any:
         """Independent exact draws from the model; of mixed columns a frame like the one that was
-        fitted.
+        fitted, real columns rounded as there, and held within their range.
 
         ``random_state`` None takes the estimator's own, so that repeated calls give the same draws
         where that is a number.
@@ -65,7 +68,8 @@ class MixedTables(Density):
         if len(table) < least:
             raise invalid(owner, "X", f"have at least {least} rows", len(table))
         if reset:
-            self.schema_ = with_declared(schema, X)
+            rows = Rows(table, missing=True, owner=owner)
+            self.schema_ = with_laws(with_declared(schema, X), rows)
             self.n_features_in_ = table.shape[1]
             self._polars = isinstance(X, PolarsFrame)
             self.feature_names_in_ = np.array([column.name for column in schema.used], dtype=object)
@@ -116,8 +120,12 @@ def _allowing(column: Column, words: list[str]) -> Column:
 
 
 def frame_of(x: np.ndarray, schema: Schema, polars: bool) -> Any:
-    """A frame of pandas or polars with the types of a schema."""
-    table = arrow_table(schema.used, x)
+    """A frame of pandas or polars with the types of a schema; dates that were words are words."""
+    columns, x = schema.carried(x)
+    table = arrow_table(columns, x)
+    for i, column in enumerate(columns):
+        if "%" in column.dtype:
+            table = table.set_column(i, column.name, pa.array(column.words(x[:, i])))
     if not polars:
         return table.to_pandas()
     import polars as pl

@@ -74,7 +74,8 @@ class MixtureDensity(EMParameters, MixedTables, ClusteringDensity):
         covariance_type: Of Gaussian components: ``"full"``, ``"tied"``, ``"diagonal"`` or
             ``"spherical"``.
         columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``,
-            ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
+            ``"binary"``, ``"count"``, ``"overdispersed"``, ``"category"``, ``"date"`` or
+            ``"ignore"``.
         n_states: Of categorical columns; ``"auto"`` looks at the data.
         max_components: The largest number that ``"auto"`` tries.
         n_init: k-means++ starts, of which the best after some updates goes on.

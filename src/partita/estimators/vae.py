@@ -38,7 +38,8 @@ class VAEDensity(Features, GradientParameters, MixedTables, LatentDensity):
             ``"mixed"`` takes each column by what it holds, in a frame of numbers, counts, truth
             values and words, of which some may be missing.
         columns: With ``"mixed"``, kinds by name in place of what values say: ``"real"``,
-            ``"binary"``, ``"count"``, ``"category"`` or ``"ignore"``.
+            ``"binary"``, ``"count"``, ``"overdispersed"``, ``"category"``, ``"date"`` or
+            ``"ignore"``.
         optimizer: ``"sgd"``, ``"adam"``, ``"lbfgs"`` (exact objectives) or ``"natural"``, as in
             ``partita.fit``; None leaves the choice.
         learning_rate, epochs, batch_size: None leaves them to the recipe for this model and number

@@ -98,7 +98,7 @@ def measure_of(kind: Kind, rows: Rows) -> Measure:
     """
     if kind != "mixed" or rows.schema is None:
         return MEASURES[kind]
-    kinds = {column.kind for column in rows.schema.used}
+    kinds = {column.law for column in rows.schema.used}
     return DENSITY if kinds == {"real"} else MEASURES[kind] if "real" in kinds else MASS
 
 
@@ -111,7 +111,7 @@ def degenerate_columns(dataset: Dataset) -> list[str]:
         return []
     used = () if rows.schema is None else rows.schema.used
     names = list(map(repr, rows.schema.names if rows.schema else range(rows.width)))
-    real = [i for i in range(rows.width) if kind == "real" or used[i].kind == "real"]
+    real = [i for i in range(rows.width) if kind == "real" or used[i].law == "real"]
     real = real[:COLUMNS_TO_CHECK]
     x = torch.from_numpy(table_numbers(evenly_spaced(rows, ROWS_TO_CHECK))[:, real])
     found = filter(None, [repeating(x), None if x.isnan().any() else copying(x, x[:, :0])])

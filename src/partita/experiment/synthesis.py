@@ -104,16 +104,21 @@ def sample_path(saved: SavedRun, out: Path | None) -> Path:
     return _free_sample(saved, ".csv" if named else ".npz")
 
 
-def write_rows(saved: SavedRun, x: np.ndarray, path: Path) -> None:
-    """Write drawn rows with the columns of the run's own table, where those are known."""
+def write_rows(saved: SavedRun, x: np.ndarray, path: Path) -> int:
+    """Write drawn rows with the columns of the run's own table, where those are known; real values
+    are held within its limits, and it is returned how many lay outside.
+    """
     schema, names = saved.data.table_schema, saved.data.columns
+    beyond = 0
     if schema is not None and saved.encoding.kind not in CUT:
-        columns = list(schema.used)
+        beyond = sum(int(one.beyond(x[:, i]).sum()) for i, one in enumerate(schema.used))
+        columns, x = schema.carried(x)
     else:
         columns = plain_columns(names, x, saved.encoding.labels)
     check_ending(path, "sample", columns)
     small = x.astype(np.int8) if np.isin(x, (-1, 0, 1)).all() else x
     write_columns(path, columns, small, header=bool(names))
+    return beyond
 
 
 def sequence_model(saved: SavedRun) -> Autoregressive | VRNN:

@@ -28,8 +28,8 @@ MIXED = "mixture, vae or autoregressive"
 TAKEN = {  # the kinds of column that an encoding of one kind can hold
     **dict.fromkeys(("real", "scaled", "raw"), ("real",)),
     **dict.fromkeys(("binary", "signs", "median", "median-signs"), ("binary",)),
-    "count": ("binary", "count"),
-    "category": ("binary", "count", "category"),
+    "count": ("binary", "count", "overdispersed"),
+    "category": ("binary", "count", "overdispersed", "category"),
 }
 MOST_CORRELATED = 4096  # real columns: two matrices of more would not fit a gigabyte
 
@@ -311,7 +311,7 @@ def _kind_by_column(schema: Schema) -> Kind:
     """What a table holds whose columns are read by their kinds; one kind of all counts as such,
     for families that take that alone.
     """
-    kinds = {column.kind for column in schema.used}
+    kinds = {column.law for column in schema.used}
     return ALONE.get(kinds.pop(), "mixed") if len(kinds) == 1 else "mixed"
 
 
@@ -334,7 +334,7 @@ def refusal(schema: Schema | None, encoding: str, family: str) -> InputError | N
     if schema is None or encoding not in TAKEN or not (schema.by_column or schema.labels):
         return None
     taken = TAKEN[encoding]
-    others = [column for column in schema.used if column.kind not in taken]
+    others = [column for column in schema.used if column.law not in taken]
     if not others:
         return None
     remedy: Words = (

@@ -94,7 +94,7 @@ class Subject:
     @property
     def real(self) -> np.ndarray:
         """Whether each column is real, ``(D,)``."""
-        mixed = [column.kind == "real" for column in self.mixed]
+        mixed = [column.law == "real" for column in self.mixed]
         return np.array(mixed or [not self.discrete] * len(self.columns))
 
     @property

@@ -29,7 +29,8 @@ from partita.tables.arrays import (
     damaged,
     not_numeric,
 )
-from partita.tables.schema import Series, check_names, column_names, numbered
+from partita.tables.dates import read_typed
+from partita.tables.schema import Series, check_names, column_names, is_date, numbered
 
 compute: Any = import_module("pyarrow.compute")  # whose functions are made when it is imported
 COLUMNAR = (".parquet", ".arrow", ".feather")
@@ -53,8 +54,8 @@ class TableFile(ABC):
     Arguments:
         path: Of the file.
         columns: The names in it; None where it has none.
-        types: What columns are written as: a NumPy name, ``string``, ``category``, ``date`` or
-            ``other``.
+        types: What columns are written as: a NumPy name, ``string``, ``category``, of dates their
+            Arrow type, or ``time`` and ``other``, which are not read.
         rows: How many there are.
     """
 
@@ -180,13 +181,13 @@ def table_series(table: pa.Table) -> list[Series]:
 
 
 def dtype_name(kind: pa.DataType) -> str:
-    """What a column of an Arrow type is written as: a NumPy name, ``string`` or ``category``;
-    ``date`` and ``other`` cannot be read.
+    """What a column of an Arrow type is written as: a NumPy name, ``string``, ``category`` or, of
+    dates, the type itself; ``time`` and ``other`` cannot be read.
     """
     if types.is_dictionary(kind):
         return "category"
     if types.is_temporal(kind):
-        return "date"
+        return str(kind) if is_date(str(kind)) else "time"
     if is_text(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         return NAMES.get(str(kind), str(kind))
     return "float64" if types.is_decimal(kind) or types.is_null(kind) else "other"
@@ -206,7 +207,10 @@ def series(name: str, column: pa.ChunkedArray, dtype: str) -> Series:
         numbers, labels = numbered(encoded.dictionary.to_pylist())
         place = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
         return Series(name, np.append(numbers, np.nan)[place], dtype, labels)
-    if dtype_name(column.type) in ("date", "other"):
+    held = dtype_name(column.type)
+    if is_date(held) and is_date(dtype):
+        return Series(name, read_typed(column), dtype)
+    if is_date(held) or held in ("time", "other"):
         return Series(name, np.zeros(len(column)), "other" if dtype == "category" else dtype)
     # truth values are cast to float64 by way of whole numbers alone
     plain = column.cast(pa.uint8()) if types.is_boolean(column.type) else column

@@ -24,8 +24,9 @@ from pyarrow import types
 from partita.runtime.files import replacing
 from partita.tables.arrow import COLUMNAR, Columnar, compute, dtype_name, is_text, open_writer
 from partita.tables.csv import TRUTH, TextTable, gaps, is_missing, stripped, to_number
+from partita.tables.dates import arrow_type, read_text, to_arrow
 from partita.tables.files import open_table
-from partita.tables.schema import Cell, Column, Schema
+from partita.tables.schema import Cell, Column, Schema, is_date
 from partita.tables.write import array_of, coded, own_type, text, write_csv
 
 WORDS = ("string", "category")  # types of them
@@ -132,7 +133,8 @@ def filled_type(kind: pa.DataType, column: Column) -> pa.DataType:
     or numbers, for then nothing is there that would have to be kept.
     """
     inner = kind.value_type if types.is_dictionary(kind) else kind
-    fits = is_text(inner) if column.labels else not (is_text(inner) or types.is_null(inner))
+    text = bool(column.labels) or "%" in column.dtype
+    fits = is_text(inner) if text else not (is_text(inner) or types.is_null(inner))
     return kind if fits else own_type(column)
 
 
@@ -152,7 +154,10 @@ def _filled(held: pa.ChunkedArray, column: Column, values: np.ndarray) -> pa.Arr
         return coded(filled, [*joined.dictionary.to_pylist(), *words], kind)
     # views can be cast, and little else
     plain = pa.large_string() if types.is_string_view(kind) else kind
-    own = array_of(replace(column, dtype=dtype_name(kind)), values).cast(plain)
+    if is_text(kind):
+        own = pa.array(column.words(values.tolist()), plain)
+    else:
+        own = array_of(replace(column, dtype=dtype_name(kind)), values).cast(plain)
     gap = compute.is_null(held, nan_is_null=True)
     return compute.if_else(gap, own, held.cast(plain)).cast(kind)
 
@@ -272,7 +277,14 @@ def _with_types(table: TextTable, known: Sequence[Column]) -> Columnar:
     columns = {column.name: column for column in known}
     dtypes = _dtypes(table, columns)
     words = pa.dictionary(pa.int32(), pa.string())
-    kinds = [words if dtype == "category" else pa.type_for_alias(dtype) for dtype in dtypes]
+    kinds = [
+        words
+        if dtype == "category"
+        else arrow_type(dtype)
+        if is_date(dtype)
+        else pa.type_for_alias(dtype)
+        for dtype in dtypes
+    ]
     schema = pa.schema(list(map(pa.field, table.names, kinds)))
 
     def read() -> Iterator[pa.Table]:
@@ -292,6 +304,10 @@ def _array(fields: Sequence[str], dtype: str, kind: pa.DataType, column: Column 
     # without the space around them, as a run knows its words
     fields = fields if column is None else [field.strip() for field in fields]
     values = [None if _is_gap(field, dtype, column) else _value(field, dtype) for field in fields]
+    if is_date(dtype):
+        days = read_text(dtype, pa.array(values, pa.string()))
+        assert days is not None
+        return to_arrow(dtype, days)
     if dtype != "category":
         return pa.array(values, kind)
     assert column is not None
@@ -340,6 +356,8 @@ def _holds(choice: TextType, fields: list[str]) -> bool:
     """Whether a type has every one of these fields exactly."""
     if choice.dtype in WORDS:
         return True
+    if is_date(choice.dtype):
+        return "%" in choice.dtype and read_text(choice.dtype, pa.array(fields)) is not None
     if choice.dtype == "bool":
         return all(field.lower() in TRUTH for field in fields)
     try:

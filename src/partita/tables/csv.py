@@ -27,12 +27,6 @@ from partita.tables.schema import is_whole
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 TRUTH = {"true": 1.0, "false": 0.0}
-MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-DATE = re.compile(
-    r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?$|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?$"
-    rf"|\d{{1,2}}[ -]{MONTH},?[ -]\d{{2,4}}( .*)?$|{MONTH} \d{{1,2}},? \d{{4}}( .*)?$",
-    re.IGNORECASE,
-)
 PADDED = re.compile(r"[+-]?0\d+")  # 007 is a name, not a number
 EXACT = 2.0**53  # whole numbers from here on are not all float64
 NUMBERS = ("int64", "float64")  # types of columns
@@ -88,8 +82,8 @@ class WordColumns(NamedTuple):
 class TextTable(TableFile):
     """A table of text, whose columns have been looked through.
 
-    Its types are ``int64``, ``float64``, ``bool``, ``date`` or ``string``. It has names where its
-    first line is no row like the others.
+    Its types are ``int64``, ``float64``, ``bool`` or ``string``. It has names where its first line
+    is no row like the others.
 
     Arguments:
         header: The first line as it is written, if it has names: none or one record.
@@ -404,7 +398,6 @@ class _Scan:
     number: bool = True
     whole: bool = True
     truth: bool = True
-    date: bool = True
     filled: bool = False
 
     def add(self, values: pa.ChunkedArray) -> None:
@@ -415,14 +408,13 @@ class _Scan:
             there = np.asarray(numbers.drop_null())
             self.filled = self.filled or len(there) > 0
             self.whole = self.whole and is_whole(there)
-        if self.truth or self.date:
+        if self.truth:
             words = compute.unique(_without_gaps(values)).drop_null().to_pylist()
-            self.truth = self.truth and {word.lower() for word in words} <= TRUTH.keys()
-            self.date = self.date and all(map(DATE.match, words))
+            self.truth = {word.lower() for word in words} <= TRUTH.keys()
 
     @property
     def dtype(self) -> str:
         """What all of them are."""
         if self.number:
             return "int64" if self.whole and self.filled else "float64"
-        return "bool" if self.truth else "date" if self.date else "string"
+        return "bool" if self.truth else "string"

@@ -45,7 +45,14 @@ from partita.tables.infer import ALLOWED, outside
 from partita.tables.on_disk import OnDisk
 from partita.tables.rows import Rows
 from partita.tables.schema import KINDS as COLUMN_KINDS
-from partita.tables.schema import Labels, Law, label_of, labels_from_json, labels_to_json
+from partita.tables.schema import (
+    NOT_MODELED,
+    Labels,
+    Law,
+    label_of,
+    labels_from_json,
+    labels_to_json,
+)
 
 Plain = Literal["binary", "spin", "count", "raw", "signs", "spins", "steps"]
 Kind = Literal[Plain, "real", "scaled", "median", "median-signs", "category", "quantile", "mixed"]
@@ -84,7 +91,7 @@ class Encoding:
         shift, scale: m and s of the equation, ``(D,)``; for ``"median"`` the shift is the cut.
         lists: The categories of each column, or the cuts of ``"quantile"``.
         labels: What categories that stand for words mean.
-        columns: Of ``"mixed"`` tables: the kind of each column.
+        columns: Of ``"mixed"`` tables: the kind that models take each column for.
 
     >>> spins = Encoding.fit(Rows([[-1.0, 1.0], [1.0, 1.0]]), "spin")
     >>> spins.encode(np.array([[-1.0, 1.0]])).tolist(), spins.log_jacobian
@@ -131,13 +138,13 @@ class Encoding:
             remedy = "Give a frame, or a .csv or .parquet file."
             raise invalid("fit", "X", allowed, "an array", remedy)
         used = rows.schema.used
-        real = np.array([column.kind == "real" for column in used])
+        real = np.array([column.law == "real" for column in used])
         return cls(
             "mixed",
             np.where(real, rows.mean().numpy(), 0.0),
             np.where(real, deviations(rows, owner, real), 1.0),
             tuple(column.levels for column in used),
-            columns=tuple(column.kind for column in used),
+            columns=tuple(column.law for column in used),
         )
 
     @property
@@ -334,7 +341,7 @@ class Encoding:
             and np.isfinite([*self.shift, *self.scale]).all()
             and (self.scale > 0).all()
             and all((np.diff(values) > 0).all() for values in self.lists)
-            and set(self.columns) <= set(COLUMN_KINDS) - {"ignore"}
+            and set(self.columns) <= set(COLUMN_KINDS) - {"date", *NOT_MODELED}
             and all(self._coded[1])
         )
         if not whole:

@@ -30,18 +30,21 @@ from partita.tables.arrow import (
     table_series,
 )
 from partita.tables.csv import EXACT, TextTable, WordColumns, open_text, sequence_lines
-from partita.tables.infer import INDEX, Digest, KindOverrides, infer_schema, resolve
+from partita.tables.infer import INDEX, Digest, KindOverrides, as_dates, infer_schema, resolve
 from partita.tables.npy import read_npy, read_npz
 from partita.tables.on_disk import gather_rows
 from partita.tables.schema import (
+    NOT_MODELED,
     Column,
     Schema,
     Series,
     check_names,
     column_names,
     first_few,
+    is_date,
     is_whole,
     label_of,
+    sort_of,
 )
 
 TABLES = (".csv", *COLUMNAR)
@@ -88,7 +91,7 @@ def read_table(path: Path, words: bool, columns: ColumnKinds) -> TypedTable:
         gaps = any(column.missing for column in schema.columns)
         if largest >= EXACT or (gaps and dtype.kind != "f"):
             dtype = np.dtype(float)
-    left_out = {column.name for column in schema.columns if column.kind == "ignore"}
+    left_out = {column.name for column in schema.columns if column.kind in NOT_MODELED}
     numbers = (
         np.stack([one.values for one in impose(chunk, schema, owner)], 1)
         for chunk in source.series(left_out)
@@ -128,7 +131,7 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
         allowed = f"have the columns of the fitted one, {first_few(wanted)}"
         got = f"none called {lost[0]!r}" if lost else f"one more, {more[0]!r}"
         raise unusable(owner, "the table", allowed, got, "" if lost else "Take it out.")
-    found = [there[name] for name in wanted]
+    found = [_as_written(there[column.name], column) for column in schema.used]
     for one, column in zip(found, schema.used, strict=True):
         _check_type(one, column, owner)
         if schema.closed:
@@ -136,15 +139,21 @@ def impose(series: Sequence[Series], schema: Schema, owner: str) -> list[Series]
     return found
 
 
+def _as_written(series: Series, column: Column) -> Series:
+    """A column of words as dates, where the schema has dates."""
+    if not is_date(column.dtype) or column.labels:
+        return series
+    return as_dates(series, column.dtype if "%" in column.dtype else None)
+
+
 def _check_type(series: Series, column: Column, owner: str) -> None:
-    """No words where the schema has numbers, and no numbers where it has words."""
-    unlike = bool(series.labels) != bool(column.labels)
-    unread = series.dtype in ("date", "other") and not series.labels
-    if (unlike or unread) and len(series.observed):
-        held = "words" if column.labels else "numbers"
-        got = "words" if series.labels else "other values" if unread else "numbers"
-        allowed = f"hold {held}, as in the fitted table"
-        raise unusable(owner, series.title, allowed, got)
+    """Words, dates or numbers, as the schema has."""
+    held, got = sort_of(column.dtype, column.labels), sort_of(series.dtype, series.labels)
+    if held != got and len(series.observed):
+        such = f", such as {label_of(series.observed[0], series.labels)!r}" if series.labels else ""
+        written = f" ({column.dtype})" if "%" in column.dtype else ""
+        allowed = f"hold {held}, as in the fitted table{written}"
+        raise unusable(owner, series.title, allowed, f"{got}{such}")
 
 
 def _check_known(series: Series, column: Column, owner: str) -> None:

@@ -4,19 +4,32 @@ makes a density of columns infinite: values that repeat, and copies of other col
 
 import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
 from partita.core.arguments import check_choice
-from partita.errors import Argument, DataError, did_you_mean, invalid, one_line, unusable
+from partita.errors import (
+    Argument,
+    DataError,
+    PartitaWarning,
+    UnreadableColumns,
+    did_you_mean,
+    invalid,
+    one_line,
+    unusable,
+)
 from partita.tables.csv import EXACT, is_number
+from partita.tables.dates import LIKE_DATES, date_pattern, has_clock, read_text
 from partita.tables.schema import (
     KINDS,
+    NOT_MODELED,
     Column,
     Labels,
     Schema,
@@ -24,7 +37,9 @@ from partita.tables.schema import (
     check_distinct,
     check_names,
     first_few,
+    is_date,
     is_whole,
+    label_of,
     listed,
 )
 
@@ -32,18 +47,23 @@ MOST_LEVELS = 64  # words of a column that are taken for categories, whatever th
 ROWS_PER_LEVEL = 10  # where there are more words; free text has fewer rows for each
 FEW_LEVELS = 10  # words that may be categories although most of them are seen but once
 INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps the index of a frame in a file
+# a name of numbers that stand for things: id, user_id, PassengerId; not paid or humid
+ID = re.compile(r"(.*[^a-zA-Z])?(?i:id|uuid|guid)|.*[a-z]I[dD]|rownames")
+LEAST_NUMBERED = 20  # rows; fewer whole numbers may run from 1 up by chance
 # 1,234.5 and 12 %; also with the typographic minus sign, and with spaces that do not break
 MARKED = re.compile(
     r"[+\-\u2212]?[$€£]?(\d{1,3}([,.' \u00a0\u202f]\d{3})+|\d+)([.,]\d+)?\s?[%€$£]?"
 )
 UNREADABLE = {  # what is held, and the remedy
-    "date": ("dates or times", "Turn it into a number, such as days since a day"),
+    "time": ("times of day or durations", "Turn it into a number, such as seconds"),
     "other": ("lists, structures or other values that are no numbers", "Turn it into numbers"),
 }
 ALLOWED = {
     "real": "numbers",
     "binary": "only 0 and 1",
     "count": "counts 0, 1, 2, ...",
+    "overdispersed": "counts 0, 1, 2, ...",
+    "date": "dates",
 }
 
 ATOM = 0.05  # share of the rows that one value may take up in a column of real numbers
@@ -70,30 +90,62 @@ def infer_schema(
     check_names(names, owner)
     kinds = resolve(overrides, names, owner)
     columns: list[Column] = []
+    left_out: list[Series] = []
     problems: dict[str, DataError] = {}
     for one in series:
+        override = kinds.get(one.name)
+        one = as_dates(one) if override in (None, "date", "real") else one
         try:
-            columns.append(column_of(one, kinds.get(one.name), owner))
+            columns.append(column_of(one, override, owner, alone=len(names) == 1))
         except DataError as error:
             problems[one.name] = error
+            continue
+        inferred = override is None and not INDEX.fullmatch(one.name)
+        if columns[-1].kind == "ignore" and inferred:
+            left_out.append(one)
     if problems:
         raise _all_of(problems)
-    if all(column.kind == "ignore" for column in columns):
+    reasons = {column.name: column.reason for column in columns if column.kind in NOT_MODELED}
+    if len(reasons) == len(columns):
         allowed = "be left to learn from"
-        raise unusable(
-            owner, "at least one column", allowed, f"{len(columns)} that are all ignored"
-        )
+        got = "none: " + listed(f"{name!r} ({why})" for name, why in reasons.items())
+        raise unusable(owner, "at least one column", allowed, got)
+    if left_out:
+        warnings.warn(_left_out(left_out, reasons, owner), stacklevel=3)
     return Schema(tuple(columns))
 
 
-def _all_of(problems: dict[str, DataError]) -> DataError:
+def _all_of(problems: dict[str, DataError]) -> UnreadableColumns:
     """What is wrong with the first column that cannot be read, and the names of the others."""
     first, *others = problems
-    if not others:
-        return problems[first]
     them = "it is" if len(others) == 1 else "they are"
-    more = f" {listed(map(repr, others))} cannot be read as {them} either."
-    return DataError(*problems[first].args, more)
+    more = [f" {listed(map(repr, others))} cannot be read as {them} either."] if others else []
+    error = UnreadableColumns(*problems[first].args, *more)
+    error.problems = {
+        name: "unreadable" if one.facts is None else one.facts.got for name, one in problems.items()
+    }
+    return error
+
+
+def _left_out(series: Sequence[Series], reasons: Mapping[str, str], owner: str) -> PartitaWarning:
+    """The line that says which columns are left out by themselves, why, and how to change it."""
+    those = listed(f"{one.name!r} ({reasons[one.name]})" for one in series)
+    what = f"column {those} is" if len(series) == 1 else f"columns {those} are"
+    readable = [one for one in series if len(one.observed) and _instead(one)]
+    otherwise: tuple[str | Argument, ...] = ()
+    if readable:
+        such = "it" if len(series) == 1 else "one"
+        first = next((one for one in readable if one.labels), readable[0])
+        change = Argument("columns", first.name, _instead(first))
+        otherwise = (f" Read {such} otherwise, as with ", change, ".")
+    return PartitaWarning(f"{owner}: {what} left out.", *otherwise)
+
+
+def _instead(series: Series) -> str | None:
+    """The kind that a column that was left out may be read as, if there is one."""
+    if series.labels:
+        return "category"
+    return None if series.dtype in UNREADABLE else "real"
 
 
 def resolve(overrides: KindOverrides | None, names: Sequence[str], owner: str) -> dict[str, str]:
@@ -119,68 +171,132 @@ def resolve(overrides: KindOverrides | None, names: Sequence[str], owner: str) -
     return found
 
 
-def column_of(series: Series, override: str | None, owner: str) -> Column:
-    """The column of a schema: of the kind that is given, else of the kind that its values have."""
-    missing = series.counts()[1]
-    if override == "ignore" or (override is None and INDEX.fullmatch(series.name)):
-        return Column(series.name, "ignore", series.dtype, missing=missing)
-    _check_readable(series, override, owner)
-    kind = override or kind_of(series)
-    _check_kind(series, kind, owner)
-    levels = tuple(np.unique(series.observed).tolist()) if kind == "category" else ()
-    # dates that are overridden as words
-    dtype = "string" if series.labels and series.dtype == "date" else series.dtype
-    labels = series.labels if kind == "category" else {}
-    return Column(series.name, kind, dtype, levels, labels, missing, override is not None)
-
-
-def kind_of(series: Series) -> str:
-    """Words are categories, zeros and ones binary, whole numbers from 0 or 1 up counts, other
-    numbers real.
+def column_of(series: Series, override: str | None, owner: str, *, alone: bool = False) -> Column:
+    """The column of a schema: of the kind that is given, else of the kind that its values have;
+    left out where they have none, or name things. ``alone`` is the only one of its table.
     """
-    if series.labels or series.dtype == "category":
-        return "category"
-    if not outside("binary", series.observed).any():
-        return "binary"
-    counts = not outside("count", series.observed).any()
-    return "count" if counts and series.observed.min() <= 1 else "real"
+    dtype, missing = series.dtype, series.counts()[1]
+    reason = "as asked for" if override == "ignore" else ""
+    reason = reason or ("" if override else unfit(series, owner, alone=alone))
+    if reason:
+        return Column(series.name, "ignore", dtype, missing=missing, reason=reason)
+    kind, reason = (override, "as asked for") if override else kind_of(series)
+    _check_readable(series, kind, owner)
+    _check_kind(series, kind, owner)
+    listed_values = kind in ("category", "constant")
+    levels = tuple(np.unique(series.observed).tolist()) if listed_values else ()
+    labels = series.labels if kind == "category" else {}
+    given = override is not None
+    return Column(series.name, kind, dtype, levels, labels, missing, given, reason)
 
 
-def _check_readable(series: Series, override: str | None, owner: str) -> None:
-    """Refuse what no kind can take, with a way to go on."""
+def as_dates(series: Series, pattern: str | None = None) -> Series:
+    """Words that are all dates, of one pattern if one is given, as days; other series as they are.
+
+    >>> as_dates(Series("day", np.array([65.0]), "string", {65.0: "1970-01-03"})).values.tolist()
+    [2.0]
+    """
+    if not series.labels or series.dtype != "string":
+        return series
+    numbers = sorted(series.labels)
+    words = [series.labels[number] for number in numbers]
+    if pattern is None and (words[0][:1].isdigit() or words[0][-1:].isdigit()):
+        pattern = date_pattern(words)
+    days = read_text(pattern, pa.array(words, pa.string())) if pattern else None
+    if days is None:
+        return series
+    place = np.searchsorted(numbers, series.values)  # of NaN beyond the last
+    values = np.append(days, np.nan)[place]
+    return replace(series, values=values, dtype=pattern, labels={}, total=None)
+
+
+def kind_of(series: Series) -> tuple[str, str]:
+    """The kind of readable values, and why: words are categories, zeros and ones binary, whole
+    numbers from 0 or 1 up counts, other numbers real.
+    """
+    if series.labels:
+        return "category", "words"
+    if series.dtype == "category":
+        return "category", "of a categorical type"
+    there = series.observed
+    dates = is_date(series.dtype)
+    if not dates and not outside("binary", there).any():
+        return "binary", "true or false" if series.dtype == "bool" else "only 0 and 1"
+    if series.counts()[0] > 1 and there.min() == there.max():
+        return "constant", "one value throughout"
+    if dates:
+        return "date", "dates and times" if has_clock(series.dtype) else "dates"
+    if outside("count", there).any():
+        return "real", "whole numbers, also below 0" if is_whole(there) else "numbers"
+    if there.min() <= 1:
+        return "count", f"whole numbers from {there.min():g} up"
+    return "real", "whole numbers that begin far from 0"
+
+
+def unfit(series: Series, owner: str, *, alone: bool = False) -> str:
+    """Why a column is left out if nothing is said of it; empty where it is one to learn from."""
+    there, (rows, _) = series.observed, series.counts()
+    if INDEX.fullmatch(series.name):
+        return "the index that pandas keeps"
+    if series.dtype in UNREADABLE:
+        return UNREADABLE[series.dtype][0]
+    if not len(there):
+        return "no observed value"
+    if series.labels:
+        return _unfit_words(series, owner)
+    if is_date(series.dtype) or not is_whole(there):
+        return ""
+    if (np.abs(there) >= EXACT).any():
+        largest = float(there[np.abs(there).argmax()])
+        shown = f"{largest:.0f}" if abs(largest) < 1e21 else f"{largest:g}"
+        return f"whole numbers beyond 2^53, such as {shown}, whose last digits would be lost"
+    if not alone and _counts_rows(series):
+        return "the numbers of the rows"
+    different = math.inf if series.many else len(np.unique(there))
+    names = ID.fullmatch(series.name) is not None and series.dtype != "category"
+    stands = names and (different > MOST_LEVELS or 2 < different == rows)
+    return "whole numbers that stand for things, by its name" if stands else ""
+
+
+def _counts_rows(series: Series) -> bool:
+    """Whether values are the numbers of the rows, in any order: whole ones from 0 or 1 on, as many
+    as there are rows, with the sum of such.
+    """
+    rows, missing = series.counts()
+    low, high = series.observed.min(), series.observed.max()
+    if missing or rows < LEAST_NUMBERED or low not in (0, 1) or high - low != rows - 1:
+        return False
+    total = float(series.values.sum()) if series.total is None else series.total
+    return total == rows * (low + high) / 2
+
+
+def _check_readable(series: Series, kind: str, owner: str) -> None:
+    """Refuse what a kind that is given cannot take, with a way to go on."""
     name, there = series.title, series.observed
     leave = ("or leave it out with ", Argument("columns", series.name, "ignore"), ".")
-    if series.dtype in UNREADABLE and not (series.labels and override == "category"):
+    if series.dtype in UNREADABLE:
         got, remedy = UNREADABLE[series.dtype]
         raise unusable(owner, name, "hold numbers or words", got, (f"{remedy}, ", *leave))
     if len(there) == 0:
         raise unusable(owner, name, "have an observed value", "none", ("Fill it in, ", *leave))
-    if series.labels and override is None:
-        _check_words(series, leave, owner)
     huge = (np.abs(there) >= EXACT).any() and is_whole(there)
-    if huge and not series.labels and override in (None, "category"):
-        largest = float(there[np.abs(there).argmax()])
-        shown = f"{largest:.0f}" if abs(largest) < 1e21 else f"{largest:g}"
-        remedy = (
-            ("Read it as a real number with ", Argument("columns", series.name, "real"), ", ")
-            if override is None
-            else ("Turn them into words, ",)
-        )
+    if huge and not series.labels and kind == "category":
+        allowed = "lie below 2^53 to be categories"
+        got = f"{there[np.abs(there).argmax()]:g}, whose last digits would be lost"
         raise unusable(
-            owner,
-            f"whole numbers of {name}",
-            "lie below 2^53",
-            f"{shown}, whose last digits would be lost",
-            (*remedy, *leave),
+            owner, f"whole numbers of {name}", allowed, got, ("Turn them into words, ", *leave)
         )
 
 
-def _check_words(series: Series, leave: tuple[str | Argument, ...], owner: str) -> None:
-    """Refuse words that are no categories: names or free text, and numbers with marks in them or
-    with words among them.
+def _unfit_words(series: Series, owner: str) -> str:
+    """Why words are no categories: names or free text. Numbers with marks in them, or with words
+    among them, are refused: they are no words.
     """
+    leave = ("or leave it out with ", Argument("columns", series.name, "ignore"), ".")
     words = series.labels.values()
     rows = series.counts()[0]
+    if all(map(LIKE_DATES.match, words)):
+        return "dates that can be read in several ways or are written in several, not as 2020-01-31"
     others = [word for word in words if not is_number(word)]
     use = (Argument("columns", series.name, "category"), ", ", *leave)
     if others and all(map(MARKED.fullmatch, others)):
@@ -188,20 +304,32 @@ def _check_words(series: Series, leave: tuple[str | Argument, ...], owner: str) 
         remedy = ("Write them like 1234.5; or use ", *use)
         raise unusable(owner, series.title, "hold plain numbers or words", got, remedy)
     once = rows < 2 * len(words) and series.dtype != "category"  # most are seen but once
-    if len(words) > (FEW_LEVELS if once else max(MOST_LEVELS, rows / ROWS_PER_LEVEL)):
-        got = f"{len(words)} different words in {rows} rows, as names or free text have"
-        remedy = ("Use ", *use)
-        if 0 < len(others) < len(words) / 2:
-            got = f"numbers with words among them, such as {others[0]!r}"
-            remedy = ("Leave fields empty where a number is missing; or use ", *use)
+    if len(words) <= (FEW_LEVELS if once else max(MOST_LEVELS, rows / ROWS_PER_LEVEL)):
+        return ""
+    if 0 < len(others) < len(words) / 2:
+        got = f"numbers with words among them, such as {others[0]!r}"
+        remedy = ("Leave fields empty where a number is missing; or use ", *use)
         raise unusable(owner, series.title, "hold numbers or a few categories", got, remedy)
+    return f"{len(words)} different words in {rows} rows, as names or free text have"
 
 
 def _check_kind(series: Series, kind: str, owner: str) -> None:
     """Refuse values that a kind cannot have."""
-    if kind == "category":
+    if kind == "constant":
+        ends = series.observed.min(), series.observed.max()
+        if ends[0] != ends[1]:
+            allowed = "hold one value to be constant"
+            remedy = "Choose another kind for it."
+            raise unusable(owner, series.title, allowed, "different ones", remedy)
         return
-    if series.labels:
+    dates = is_date(series.dtype)
+    if kind == "category" or (dates and kind in ("date", "real")):
+        return
+    if dates:
+        wrong = str(Column(series.name, "date", series.dtype).words(series.observed[:1])[0])
+    elif kind == "date":
+        wrong = label_of(series.observed[0], series.labels)
+    elif series.labels:
         words = list(series.labels.values())
         wrong = next((word for word in words if not is_number(word)), words[0])
     else:
@@ -217,15 +345,15 @@ def outside(kind: str, values: np.ndarray) -> np.ndarray:
     """Which values are none of a kind of number; real ones may be any."""
     if kind == "binary":
         return (values != 0) & (values != 1)
-    if kind == "count":
+    if kind in ("count", "overdispersed"):
         return (values < 0) | (values != np.round(values))
     return np.zeros(len(values), dtype=bool)
 
 
 @dataclass
 class Digest:
-    """What a column shows when it is seen in chunks: the few of its values that settle its kind,
-    and all of them where they are categories.
+    """What a column shows when it is seen in chunks: its different values where they are few or
+    categories, else those that settle its kind.
 
     Arguments:
         name: Of the column.
@@ -236,7 +364,7 @@ class Digest:
     >>> for part in ([3.0, np.nan, 40.0], [7.0, 0.5, 12.0]):
     ...     seen.add(Series("age", np.array(part)))
     >>> seen.series().values.tolist(), seen.rows, seen.missing
-    ([0.5, 3.0, 40.0], 6, 1)
+    ([0.5, 3.0, 7.0, 12.0, 40.0], 6, 1)
     """
 
     name: str
@@ -246,21 +374,28 @@ class Digest:
     labels: Labels = field(default_factory=dict)
     rows: int = 0
     missing: int = 0
+    total: float = 0.0
+    many: bool = False
 
     def add(self, chunk: Series) -> None:
         """Look at more of it."""
         there = chunk.observed
         self.rows += len(chunk.values)
         self.missing += len(chunk.values) - len(there)
+        self.total += float(there.sum())
         check_distinct(self.labels, chunk.labels)
         self.labels |= chunk.labels
-        values = np.concatenate([self.values, there])
-        every = self.every or self.labels or self.dtype == "category"
-        self.values = np.unique(values if every else _telling(values))
+        found = np.unique(np.concatenate([self.values, there]))
+        every = self.every or bool(self.labels) or self.dtype == "category"
+        self.many = not every and (self.many or len(found) > MOST_LEVELS)
+        self.values = np.unique(_telling(found)) if self.many else found
 
     def series(self) -> Series:
         """As much of the column as a schema is inferred from."""
-        return Series(self.name, self.values, self.dtype, self.labels, self.rows, self.missing)
+        counts = self.rows, self.missing
+        return Series(
+            self.name, self.values, self.dtype, self.labels, *counts, self.total, self.many
+        )
 
 
 def _telling(values: np.ndarray) -> np.ndarray:

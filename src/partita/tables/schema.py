@@ -1,16 +1,19 @@
 r"""What each column of a table holds.
 
 A kind says how a column is read, and so what its share of a score is: a density for ``real``
-columns, a mass for ``binary`` ones (0 and 1), ``count`` (0, 1, 2, ...) and ``category`` (a word, or
-a number that stands for one). Columns to ``ignore`` are left out.
+columns and, by the day, for a ``date``; a mass for ``binary`` ones (0 and 1), ``count`` and
+``overdispersed`` (0, 1, 2, ..., whose variance is about their mean, or larger) and ``category`` (a
+word, or a number that stands for one). Columns to ``ignore`` are left out, and a
+``constant`` is carried along into what is drawn.
 :mod:`partita.tables.infer` finds the kinds in the values.
 
 Words are numbers that depend on the word alone, so that two files agree on them without having met:
 short ones (up to six bytes) are their own bytes read as a whole number, longer ones a 52-bit
 digest. Both are exact in float64.
 
-Encoded, a column has a law: ``"real"``, ``"binary"``, ``"count"``, or the number K of states of a
-category, which are 0 to K - 1; the support is their product.
+Encoded, a column has a law: ``"real"``, ``"binary"``, ``"count"`` (Poisson), ``"overdispersed"``
+(negative binomial), or the number K of states of a category, which are 0 to K - 1; the support is
+their product.
 
 .. math:: X = X_1 \times \dots \times X_D, \qquad X_i \in \{\mathbb{R},\, \{0, 1\},\,
           \mathbb{N}_0,\, \{0, \dots, K_i - 1\}\}
@@ -33,13 +36,20 @@ from partita.core.arguments import check_count
 from partita.core.support import Binary, Categorical, Count, Product, Real, Support
 from partita.errors import DataError, RunError, invalid, one_line, unusable
 from partita.runtime.files import Json, JsonObject, read_record
+from partita.tables.dates import to_text
 
-KINDS = ("real", "binary", "count", "category", "ignore")
+KINDS = ("real", "binary", "count", "overdispersed", "category", "date", "constant", "ignore")
+NOT_MODELED = ("constant", "ignore")
 Cell = str | bool | int | float | None
 
 Law = str | int
 
-NAMED: dict[str, Callable[[int], Support]] = {"real": Real, "binary": Binary, "count": Count}
+NAMED: dict[str, Callable[[int], Support]] = {
+    "real": Real,
+    "binary": Binary,
+    "count": Count,
+    "overdispersed": Count,
+}
 
 Labels = dict[float, str]
 SHORT = 6  # bytes that fit below 2^48, the first number of a digest
@@ -51,15 +61,18 @@ class Series:
     that stand for them.
 
     Where a column is too large to be held, ``values`` are some of it that settle its kind, and
-    ``rows`` and ``missing`` are about all of it.
+    ``rows``, ``missing``, ``total`` (the sum of what is there) and ``many`` (whether there are more
+    different values) are about all of it.
     """
 
     name: str
     values: np.ndarray  # (N,), float64
-    dtype: str = "float64"  # of the source: a NumPy name, "string", "category", "date" or "other"
+    dtype: str = "float64"  # of the source, as in tables.arrow.TableFile
     labels: Labels = field(default_factory=dict)
     rows: int | None = None
     missing: int | None = None
+    total: float | None = None
+    many: bool = False
 
     @cached_property
     def observed(self) -> np.ndarray:
@@ -85,10 +98,13 @@ class Column:
         name: As in the file; ``x1``, ``x2``, ... where it has no names.
         kind: One of :data:`KINDS`.
         dtype: What it is written as.
-        levels: Of a category: the numbers of its values, rising.
+        levels: Of a category: the numbers of its values, rising; of a constant: its value.
         labels: What those numbers mean, where they stand for words.
         missing: How many values were missing where the schema was inferred.
         overridden: Whether the kind was given, not inferred.
+        reason: Why it is of that kind.
+        limits: Of real numbers: the least and the largest of the training rows.
+        decimals: Of real numbers: how many all of the training rows have, where they are few.
     """
 
     name: str
@@ -98,11 +114,37 @@ class Column:
     labels: Labels = field(default_factory=dict)
     missing: int = 0
     overridden: bool = False
+    reason: str = ""
+    limits: tuple[float, ...] = ()
+    decimals: int | None = None
+
+    @property
+    def law(self) -> str:
+        """The kind that models take it for: dates are real numbers, of days."""
+        return "real" if self.kind == "date" else self.kind
+
+    def beyond(self, values: np.ndarray) -> np.ndarray:
+        """Which values lie outside of the limits."""
+        if not self.limits:
+            return np.zeros(len(values), dtype=bool)
+        return (values < self.limits[0]) | (values > self.limits[1])
+
+    def held(self, values: np.ndarray) -> np.ndarray:
+        """Drawn values within the limits, rounded as those of the table are.
+
+        >>> Column("debt", "real", limits=(0.0, 9.5), decimals=1).held(np.array([-3.0, 0.123]))
+        array([0. , 0.1])
+        """
+        if self.limits:
+            values = values.clip(self.limits[0], self.limits[1])
+        return values if self.decimals is None else values.round(self.decimals)
 
     def words(self, values: Iterable[float]) -> list[Cell]:
-        """Values as they are written: words, truth values, whole numbers, else floats; None where
-        missing.
+        """Values as they are written: words, dates, truth values, whole numbers, else floats; None
+        where missing.
         """
+        if is_date(self.dtype):
+            return [*to_text(self.dtype, np.fromiter(values, float))]
         if self.labels:
             return [None if value != value else label_of(value, self.labels) for value in values]
         codes = self.dtype == "category" and all(level == round(level) for level in self.levels)
@@ -119,10 +161,15 @@ class Column:
 
     def as_json(self) -> JsonObject:
         """For a run's config; what is empty is left out."""
-        lists = {"levels": list(self.levels), "labels": labels_to_json(self.labels)}
+        lists = {
+            "levels": list(self.levels),
+            "labels": labels_to_json(self.labels),
+            "limits": list(self.limits),
+        }
         found = {**asdict(self), **lists}
-        optional = (*lists, "overridden")
-        return {name: value for name, value in found.items() if value or name not in optional}
+        optional = (*lists, "overridden", "reason")
+        kept = {name: value for name, value in found.items() if value or name not in optional}
+        return {name: value for name, value in kept.items() if value is not None}
 
     @classmethod
     def from_json(cls, value: Json) -> "Column":
@@ -149,13 +196,25 @@ class Schema:
 
     @property
     def used(self) -> tuple[Column, ...]:
-        """The columns that are not ignored."""
-        return tuple(column for column in self.columns if column.kind != "ignore")
+        """The columns that are modeled."""
+        return tuple(column for column in self.columns if column.kind not in NOT_MODELED)
+
+    def carried(self, x: np.ndarray) -> tuple[list[Column], np.ndarray]:
+        """Drawn rows, (N, D), as the table has them: real columns within their limits and rounded,
+        constant ones among them, in its order.
+        """
+        columns = [column for column in self.columns if column.kind != "ignore"]
+        drawn = iter(x.T)
+        held = [
+            np.full(len(x), one.levels[0]) if one.kind == "constant" else one.held(next(drawn))
+            for one in columns
+        ]
+        return columns, np.stack(held, 1)
 
     @property
     def mixed(self) -> bool:
         """Whether columns are of different kinds."""
-        return len({column.kind for column in self.used}) > 1
+        return len({column.law for column in self.used}) > 1
 
     @property
     def by_column(self) -> bool:
@@ -171,7 +230,7 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns that are not ignored."""
+        """Of the columns that are modeled."""
         return [column.name for column in self.used]
 
     def as_json(self) -> list[JsonObject]:
@@ -180,6 +239,27 @@ class Schema:
     @classmethod
     def from_json(cls, value: Iterable[Json]) -> "Schema":
         return cls(tuple(map(Column.from_json, value)))
+
+
+def is_date(dtype: str) -> bool:
+    """Whether a column that is written so holds dates: by a pattern, or as an Arrow type.
+
+    >>> is_date("%Y-%m-%d"), is_date("timestamp[us, tz=UTC]"), is_date("float64")
+    (True, True, False)
+    """
+    return "%" in dtype or dtype.startswith(("date32", "date64", "timestamp"))
+
+
+def sort_of(dtype: str, labels: Labels) -> str:
+    """What a column that is written so holds, in a word.
+
+    >>> sort_of("%Y-%m-%d", {}), sort_of("string", {65.0: "A"}), sort_of("int64", {})
+    ('dates', 'words', 'numbers')
+    """
+    if labels:
+        return "words"
+    unread = dtype in ("time", "other")
+    return "dates" if is_date(dtype) else "other values" if unread else "numbers"
 
 
 def column_names(width: int) -> tuple[str, ...]:

@@ -19,8 +19,9 @@ from partita.runtime.files import replacing
 from partita.tables.arrays import pieces
 from partita.tables.arrow import COLUMNAR, open_writer
 from partita.tables.csv import DELIMITERS
+from partita.tables.dates import arrow_type, to_arrow
 from partita.tables.files import TABLES
-from partita.tables.schema import Cell, Column, Labels, column_names
+from partita.tables.schema import Cell, Column, Labels, column_names, is_date
 
 ENDINGS = (*TABLES, ".npy", ".npz")
 
@@ -86,6 +87,8 @@ def arrow_table(columns: Sequence[Column], x: np.ndarray) -> pa.Table:
 
 def array_of(column: Column, values: np.ndarray) -> pa.Array:
     """Numbers, (N,), as an Arrow array of the type of their column."""
+    if is_date(column.dtype):
+        return to_arrow(column.dtype, values)
     words = column.words(values.tolist())
     kind = own_type(column)
     try:
@@ -101,6 +104,8 @@ def array_of(column: Column, values: np.ndarray) -> pa.Array:
 
 def own_type(column: Column) -> pa.DataType:
     """The Arrow type of a column."""
+    if is_date(column.dtype):
+        return arrow_type(column.dtype)
     if column.dtype != "category":
         return pa.type_for_alias(column.dtype)
     if column.labels:

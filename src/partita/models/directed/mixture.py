@@ -32,6 +32,7 @@ from partita.models.directed.components.diagonal import DiagonalGaussian
 from partita.models.directed.components.discrete import (
     BernoulliComponent,
     CategoricalComponent,
+    NegativeBinomialComponent,
     PoissonComponent,
 )
 from partita.models.directed.components.gaussian import FullGaussian
@@ -51,6 +52,11 @@ Part = TypeVar("Part", bound=Component)
 
 COMPONENTS = ("gaussian", "bernoulli", "categorical", "poisson", "mixed")
 LAWS: dict[str, Law] = {"gaussian": "real", "bernoulli": "binary", "poisson": "count"}
+DISCRETE: dict[Law, type[BernoulliComponent | PoissonComponent | NegativeBinomialComponent]] = {
+    "binary": BernoulliComponent,
+    "count": PoissonComponent,
+    "overdispersed": NegativeBinomialComponent,
+}
 COVARIANCES = ("full", "tied", "diagonal", "spherical")
 
 
@@ -286,7 +292,7 @@ class Mixture(Mixing[Component]):
         visible: Number of columns D.
         component: ``"gaussian"``, ``"bernoulli"``, ``"categorical"``, ``"poisson"``, or ``"mixed"``
             with the ``laws`` of the columns: ``"real"`` (together a Gaussian), ``"binary"``,
-            ``"count"``, or a number of states.
+            ``"count"``, ``"overdispersed"``, or a number of states.
         covariance: Of Gaussian components: ``"full"``, ``"tied"`` (one for all), ``"diagonal"`` or
             ``"spherical"``.
         states: Number of states of categorical columns.
@@ -359,8 +365,7 @@ class Mixture(Mixing[Component]):
         if isinstance(law, int):
             return CategoricalComponent(count, width, law, device=device)
         if law != "real":
-            discrete = BernoulliComponent if law == "binary" else PoissonComponent
-            return discrete(count, width, device=device)
+            return DISCRETE[law](count, width, device=device)
         more: Settings = {"floor": made["floor"], "device": device}
         if covariance in ("full", "tied"):
             return FullGaussian(count, width, tied=covariance == "tied", **more)

@@ -24,7 +24,14 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Bernoulli, Categorical, Distribution, Normal, Poisson
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    NegativeBinomial,
+    Normal,
+    Poisson,
+)
 from torch.types import _size
 
 from partita.core import support as supports
@@ -34,8 +41,11 @@ from partita.models.directed.autoregressive.emissions import (
     LEAST_LOG_SCALE,
     LEAST_MEAN,
     MOST_LOG_RATE,
+    MOST_LOG_SIZE,
     bernoulli_log_prob,
     categorical_log_prob,
+    log_size_of,
+    negative_binomial_log_prob,
 )
 from partita.tables.schema import Law, places, support_of
 
@@ -259,6 +269,40 @@ class PoissonOutput(Output):
         return (numbers + self.base).clamp_max(MOST_LOG_RATE)
 
 
+class NegativeBinomialOutput(Output):
+    """Overdispersed counts from log means, with a size for each column that is learned; an encoder
+    sees their logarithms.
+    """
+
+    base: Tensor
+
+    def __init__(self, width: int, *, device: torch.device) -> None:
+        super().__init__()
+        self.support = supports.Count(width)
+        self.log_size = nn.Parameter(torch.zeros(width, device=device))
+        self.register_buffer("base", torch.zeros(width, device=device))
+
+    def encode(self, x: Tensor) -> Tensor:
+        return torch.log1p(x) - torch.log1p(self.base.exp())
+
+    def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
+        return negative_binomial_log_prob(*self._parts(numbers), x)
+
+    def distribution(self, numbers: Tensor) -> Distribution:
+        log_mean, log_size = self._parts(numbers)
+        size = log_size.exp().expand(log_mean.shape)
+        return NegativeBinomial(size, logits=log_mean - log_size, validate_args=False)
+
+    def initialize(self, mean: Tensor, variance: Tensor, n: int) -> None:
+        self.base.copy_(mean.double().clamp_min(LEAST_MEAN).log())
+        with torch.no_grad():
+            self.log_size.copy_(log_size_of(mean.double(), variance.double()))
+
+    def _parts(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        log_mean = (numbers + self.base).clamp_max(MOST_LOG_RATE)
+        return log_mean, self.log_size.clamp(-MOST_LOG_SIZE, MOST_LOG_SIZE)
+
+
 class MixedOutput(Output):
     """One output for each kind of column.
 
@@ -363,4 +407,5 @@ def _one(law: Law, width: int, variance: str, device: torch.device) -> Output:
         return GaussianOutput(width, variance, device=device)
     if law == "binary":
         return BernoulliOutput(width, device=device)
-    return PoissonOutput(width, device=device)
+    made = NegativeBinomialOutput if law == "overdispersed" else PoissonOutput
+    return made(width, device=device)

@@ -112,6 +112,10 @@ def _of_kind(column: Column, x: np.ndarray) -> list[str]:
     if column.levels:
         return [column.kind, column.in_words()]
     low, mean, high, _ = _range(x)
+    if column.kind == "date":
+        low, mean, high = map(
+            str, column.words([float(f(x)) for f in (np.nanmin, np.nanmean, np.nanmax)])
+        )
     return [column.kind, f"{low} to {high}, mean {mean}"]
 
 

@@ -17,7 +17,11 @@ from partita.models import (
 )
 from partita.models.directed.components.base import Component, ProductComponent
 from partita.models.directed.components.diagonal import DiagonalGaussian
-from partita.models.directed.components.discrete import BernoulliComponent, PoissonComponent
+from partita.models.directed.components.discrete import (
+    BernoulliComponent,
+    NegativeBinomialComponent,
+    PoissonComponent,
+)
 from partita.models.directed.components.factor import Factors
 from partita.models.directed.components.gaussian import FullGaussian
 from partita.models.energy.pairwise import PairwiseModel
@@ -183,10 +187,8 @@ def _means(component: Component) -> np.ndarray | None:
     """Means in the model's units, ``(K, D)``; None for categories, which have none."""
     if isinstance(component, DiagonalGaussian | FullGaussian | Factors):
         return component.location.double().numpy()
-    if isinstance(component, PoissonComponent):
-        return component.log_rate.exp().double().numpy()
-    if isinstance(component, BernoulliComponent):
-        return torch.sigmoid(component.logits).double().numpy()
+    if isinstance(component, BernoulliComponent | PoissonComponent | NegativeBinomialComponent):
+        return component.mean().detach().double().numpy()
     return None
 
 

@@ -9,9 +9,9 @@ Tables of different kinds of columns go one column after the other, each by its 
 
 .. math:: p(x) = \prod_{i=1}^{D} p_i(x_i \mid x_{<i})          (theory/mixed_tables.md, eq. 45.6)
 
-A real column is a mixture of normals, a count one of Poissons, zeros and ones a Bernoulli, a
-category a softmax, with numbers from one masked network, which sees categories one by one, counts
-by their logarithm, and real columns as they are.
+A real column is a mixture of normals, a count one of Poissons or, where it is overdispersed, of
+negative binomials, zeros and ones a Bernoulli, a category a softmax, with numbers from one masked
+network, which sees categories one by one, counts by their logarithm, and real columns as they are.
 
 Letters: B batch, D columns, K states or components, P numbers, l logits, pi weights, m means, s
 deviations, T temperature.
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
-from torch.distributions import Poisson
+from torch.distributions import NegativeBinomial, Poisson
 from torch.nn import functional
 
 from partita.core import rng
@@ -38,6 +38,7 @@ from partita.tables.schema import Law, Laws, kinds_in_words, support_of
 LEAST_LOG_SCALE = -7.0
 MOST_LOG_RATE = 20.0  # of counts: beyond it a rate is no number that was counted
 LEAST_MEAN = 1e-3
+MOST_LOG_SIZE = 9.0  # of negative binomials: beyond it they are all but Poisson
 
 
 class Sharpness(NamedTuple):
@@ -200,12 +201,73 @@ class PoissonMixtureEmission(MixtureEmission):
         return weight.log_softmax(-1), log_rate.clamp_max(MOST_LOG_RATE)
 
 
+class NegativeBinomialMixtureEmission(MixtureEmission):
+    """Overdispersed counts; weights, log means and log sizes side by side."""
+
+    parts = 3
+
+    def log_prob(self, numbers: Tensor, x: Tensor) -> Tensor:
+        log_weight, log_mean, log_size = self._split(numbers)
+        return torch.logsumexp(
+            log_weight + negative_binomial_log_prob(log_mean, log_size, x[..., None]), -1
+        )
+
+    def draw(self, numbers: Tensor, sharpness: Sharpness, generator: Generator) -> Tensor:
+        log_weight, *parts = self._split(numbers)
+        k = draw_categorical(log_weight, sharpness, generator).long()[..., None]
+        log_mean, log_size = (part.gather(-1, k).squeeze(-1) for part in parts)
+        counts = NegativeBinomial(log_size.exp(), logits=log_mean - log_size, validate_args=False)
+        return rng.draw(counts, generator)
+
+    def seen(self, x: Tensor) -> Tensor:
+        return x.log1p()[..., None]
+
+    def start(self, mean: Tensor, deviation: Tensor, n: int) -> Tensor:
+        """Means spread by what the size that the moments have says, on the scale of logarithms."""
+        spread, log_size = self.spread(), log_size_of(mean, deviation.square())
+        width = (-log_size).exp().log1p().sqrt().to(spread)[..., None]
+        log_mean = mean.clamp_min(LEAST_MEAN).log().to(spread)[..., None] + width * spread
+        sizes = log_size.to(spread)[..., None].expand_as(log_mean)
+        return torch.cat([torch.zeros_like(log_mean), log_mean, sizes], -1)
+
+    def _split(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        weight, log_mean, log_size = numbers.chunk(3, -1)
+        return (
+            weight.log_softmax(-1),
+            log_mean.clamp_max(MOST_LOG_RATE),
+            log_size.clamp(-MOST_LOG_SIZE, MOST_LOG_SIZE),
+        )
+
+
+def negative_binomial_log_prob(log_mean: Tensor, log_size: Tensor, x: Tensor) -> Tensor:
+    """log p of counts with variance m + m^2 / r, in float64 inside: large terms cancel.
+
+    >>> x = torch.arange(2000.0)
+    >>> p = negative_binomial_log_prob(torch.tensor(3.0), torch.tensor(0.5), x).exp()
+    >>> round(p.sum().item(), 4), round((p * x).sum().log().item(), 4)
+    (1.0, 3.0)
+    """
+    m, r, count = log_mean.double(), log_size.double(), x.double()
+    size, both = r.exp(), torch.logaddexp(m, r)
+    terms = torch.lgamma(count + size) - torch.lgamma(size) - torch.lgamma(count + 1)
+    return (terms + size * (r - both) + count * (m - both)).to(x.dtype)
+
+
+def log_size_of(mean: Tensor, variance: Tensor) -> Tensor:
+    """log r of the moments, within what is told apart from Poisson."""
+    beyond = (variance - mean).clamp_min(LEAST_MEAN)
+    size = mean.clamp_min(LEAST_MEAN).square() / beyond
+    return size.log().clamp(-MOST_LOG_SIZE, MOST_LOG_SIZE)
+
+
 def emission_of(law: Law, components: int) -> Emission:
     """The emission of a column; real ones and counts are mixtures of ``components``."""
     if isinstance(law, int):
         return CategoricalEmission(law)
     if law == "binary":
         return BinaryEmission()
+    if law == "overdispersed":
+        return NegativeBinomialMixtureEmission(components)
     return (NormalMixtureEmission if law == "real" else PoissonMixtureEmission)(components)
 
 
@@ -239,7 +301,8 @@ class MixedAutoregressive(DirectedModel):
     """Exact ``log_prob`` and exact draws of mixed columns.
 
     Arguments:
-        laws: What each column holds: ``"real"``, ``"binary"``, ``"count"``, or a number of states.
+        laws: What each column holds: ``"real"``, ``"binary"``, ``"count"``, ``"overdispersed"``,
+            or a number of states.
         components: Normals in the mixture of a real column, Poissons in that of a count.
         widths: Hidden units of each layer.
         generator: Source of the first weights.

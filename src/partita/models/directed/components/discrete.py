@@ -1,4 +1,5 @@
-r"""Bernoulli, categorical and Poisson components: columns independent given the component.
+r"""Bernoulli, categorical, Poisson and negative binomial components: columns independent given the
+component.
 
 .. math:: p_k(x) = \prod_i p(x_i \mid \theta_{ki}), \qquad
           \theta_{ki} = \frac{\sum_n r_{nk} m_{ni} t(x_{ni})}{\sum_n r_{nk} m_{ni}}
@@ -7,14 +8,17 @@ r"""Bernoulli, categorical and Poisson components: columns independent given the
 Probabilities and rates are kept above ``FLOOR``: the maximizer under that constraint is the clamped
 mean, so the likelihood still never falls, and no row is impossible.
 
-Letters: B rows, D columns, K components, S states, m observed.
+A negative binomial of mean m and size r has the variance m + m^2 / r. Its sizes are those of a
+list, whose terms lgamma(x + r) are features too, so that the M-step is exact in both.
+
+Letters: B rows, D columns, K components, S states or sizes, m observed.
 """
 
 from abc import abstractmethod
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.distributions import Poisson
+from torch.distributions import NegativeBinomial, Poisson
 from torch.nn import functional
 
 from partita.core import rng
@@ -22,6 +26,7 @@ from partita.core.support import Binary, Categorical, Count
 from partita.models.directed.components.base import Factorized, Statistics, means_of, observed
 
 FLOOR = 1e-6
+SIZES = 2.0 ** torch.arange(-6, 15, dtype=torch.float64)  # the last is all but Poisson
 
 
 class Discrete(Factorized):
@@ -189,3 +194,77 @@ class PoissonComponent(Discrete):
 
     def freedom(self) -> int:
         return self.log_rate.numel()
+
+
+class NegativeBinomialComponent(Factorized):
+    """Counts with means exp(``log_mean``) and sizes exp(``log_size``), both (K, D)."""
+
+    def __init__(self, count: int, visible: int, *, device: torch.device) -> None:
+        super().__init__()
+        self.count, self.support = count, Count(visible)
+        zeros = torch.zeros(count, visible, dtype=torch.float64, device=device)
+        self.log_mean = nn.Parameter(zeros)
+        self.log_size = nn.Parameter(zeros.clone(), requires_grad=False)  # one of SIZES
+
+    def features(self, x: Tensor) -> Tensor:
+        """Mask, count, and lgamma(x + r) for every size r."""
+        mask, x = observed(x)
+        sizes = SIZES.to(x)[:, None, None]
+        return torch.cat([torch.stack([mask, x]), torch.lgamma(x + sizes) * mask])
+
+    def natural(self) -> Tensor:
+        size = self.log_size.exp()
+        both = torch.logaddexp(self.log_size, self.log_mean)
+        normalizer = size * (self.log_size - both) - torch.lgamma(size)
+        chosen = functional.one_hot(_nearest_size(size), len(SIZES)).to(size).movedim(-1, 1)
+        return torch.cat([torch.stack([normalizer, self.log_mean - both], 1), chosen], 1)
+
+    def base(self, x: Tensor) -> Tensor:
+        return -torch.lgamma(torch.where(x.isnan(), 0.0, x) + 1).sum(-1)
+
+    def mean(self) -> Tensor:
+        return self.log_mean.exp()
+
+    @torch.no_grad()
+    def maximize(self, statistics: Statistics) -> None:
+        """The mean is that of the counts whatever the size, which is then the best of the list."""
+        n, total, terms = statistics["t"].tensor_split((1, 2), 1)
+        mean = means_of(total, n, self.mean()[:, None]).clamp_min(FLOOR)
+        size = SIZES.to(mean)[:, None]
+        both = torch.log(size + mean)
+        gain = terms + n * (size * (size.log() - both) - torch.lgamma(size))
+        best = (gain + total * (mean.log() - both)).argmax(1)
+        self.log_mean.copy_(mean.log().squeeze(1))
+        found = SIZES.to(mean).log()[best]
+        self.log_size.copy_(torch.where(n.squeeze(1) > 0, found, self.log_size))
+
+    @torch.no_grad()
+    def spread(self, mean: Tensor, variance: Tensor, generator: Generator) -> None:
+        mean = mean.clamp_min(FLOOR)
+        size = mean.square() / (variance - mean).clamp_min(FLOOR)
+        self.log_mean.copy_(mean.log().expand_as(self.log_mean))
+        sizes = SIZES.to(self.log_size)
+        self.log_size.copy_(sizes.log()[_nearest_size(size.to(sizes))].expand_as(self.log_size))
+
+    def draw(self, index: Tensor, *, generator: Generator) -> Tensor:
+        odds = (self.log_mean - self.log_size)[index]
+        counts = NegativeBinomial(self.log_size.exp()[index], logits=odds, validate_args=False)
+        return rng.draw(counts, generator)
+
+    def fill_likely(self, x: Tensor, r: Tensor) -> Tensor:
+        """Means to the next count: the most probable one of a skewed law is often 0."""
+        return super().fill_likely(x, r).round()
+
+    def cells(self, missing: bool) -> int:
+        return super().cells(missing) + len(SIZES) * self.support.width
+
+    def embed(self, x: Tensor) -> Tensor:
+        return x.log1p()
+
+    def freedom(self) -> int:
+        return 2 * self.log_mean.numel()
+
+
+def _nearest_size(size: Tensor) -> Tensor:
+    """The place of the closest of the listed sizes."""
+    return (size.log()[..., None] - SIZES.to(size).log()).abs().argmin(-1)
