@@ -16,7 +16,7 @@ from partita import cli
 from partita.cli.app import app
 
 SOURCE = str(Path(cli.__file__).parents[1])
-MOST_OF_FIT, MOST_OF_COMPARE = 55, 74
+MOST_OF_FIT, MOST_OF_COMPARE = 55, 73
 PEOPLE = "age,city,children,smokes\n" + "".join(
     f"{20 + 7 * i % 50}.5,{('Rome', 'Oslo', 'Lima')[i % 3]},{i % 5},{('yes', 'no')[i % 2]}\n"
     for i in range(200)

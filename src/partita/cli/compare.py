@@ -21,7 +21,6 @@ from partita.cli.options import (
     Quiet,
     Seed,
     refuse_beside_resume,
-    split_names,
 )
 
 if TYPE_CHECKING:
@@ -90,6 +89,7 @@ def compare(
     if within and column is not None:
         raise typer.BadParameter(f"{WITHIN} are about columns of one sort.", param_hint="--column")
     from partita.experiment.compare_settings import CompareSettings, read_settings
+    from partita.experiment.requests import split_names
 
     request = CompareSettings(str(data), evaluator=evaluator, seed=seed)
     if resume is not None:

@@ -82,12 +82,3 @@ def refuse_beside_resume(context: typer.Context) -> None:
     if given:
         text = f"goes alone; leave out {', '.join(given)}."
         raise typer.BadParameter(text, param_hint="--resume")
-
-
-def split_names(text: str | None) -> list[str]:
-    """Names with commas between.
-
-    >>> split_names("rbm, vae,")
-    ['rbm', 'vae']
-    """
-    return [name.strip() for name in (text or "").split(",") if name.strip()]

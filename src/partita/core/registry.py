@@ -12,10 +12,12 @@ imported; under the entry point ``partita.plugins`` it is found by the command l
 """
 
 import pkgutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from importlib import import_module
+from importlib.metadata import entry_points
 from inspect import signature
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -25,13 +27,24 @@ from torch.distributions import Distribution
 
 from partita.core.capability import PARTS, Part, part_named
 from partita.core.protocols import Capability, Model, Settings
-from partita.errors import PartitaError, RunError, invalid
+from partita.errors import PartitaError, PartitaWarning, RunError, invalid
+from partita.runtime import PLUGINS
 from partita.runtime.files import Json
-from partita.runtime.plugins import load_plugins
 
 OTHER = "The run was made by another version of partita."
 Thing = TypeVar("Thing")
 Same = TypeVar("Same")  # whose type a decorator leaves as it is
+
+
+@cache
+def load_plugins() -> None:
+    """Import every installed plugin, once; one that cannot be imported is a warning."""
+    for plugin in entry_points(group=PLUGINS):
+        try:
+            plugin.load()
+        except Exception as error:  # whatever a module of others raises
+            text = f"plugin {plugin.name!r} ({plugin.value}) cannot be imported: {error}"
+            warnings.warn(text, PartitaWarning, stacklevel=2)
 
 
 @cache

@@ -228,3 +228,12 @@ def recorded_experiment(folder: Path) -> Experiment:
         {name: config[name] for name in ("data", "command")},
         fitted_encoding=Encoding.from_json(config["encoding"], dataset.train.width),
     )
+
+
+def split_names(text: str | None) -> list[str]:
+    """Names with commas between.
+
+    >>> split_names("rbm, vae,")
+    ['rbm', 'vae']
+    """
+    return [name.strip() for name in (text or "").split(",") if name.strip()]

@@ -4,9 +4,10 @@ takes seconds.
 
 import ast
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from partita.runtime.plugins import installed_plugins
+from partita.runtime import PLUGINS
 
 REGISTER = "FAMILIES.register"
 
@@ -20,7 +21,7 @@ def summaries() -> dict[str, str]:
     >>> summaries()["rbm"].split(":")[0]
     'restricted Boltzmann machine'
     """
-    if installed_plugins():
+    if entry_points(group=PLUGINS):
         from partita.families.base import FAMILIES
 
         return {family.name: family.summary for family in FAMILIES.values()}
