@@ -191,7 +191,7 @@ def _begun(target: Target, g: torch.Generator) -> Target:
 def _evidence(q: Quantity, model: EnergyModel, n: int, g: torch.Generator) -> Evidence:
     """The quantity with draws in the caller's coordinates, and what it cost."""
     draws = q.details.get("draws")
-    draws = _drawn(model, n, g) if draws is None else draws[: len(draws)]
+    draws = _drawn(model, n, g) if draws is None else draws
     if len(draws) > n:
         draws = draws[rng.permutation(len(draws), g)[:n]]
     details: dict[str, Any] = {**q.details}

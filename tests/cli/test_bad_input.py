@@ -19,7 +19,7 @@ DAMAGED = {
     "empty.csv": "",
     "header.csv": "a,b\n",
     "one.csv": "0,1,1\n",
-    "constant.csv": "a,b\n0.5,1.5\n0.7,1.5\n0.1,1.5\n0.2,1.5\n0.9,1.5\n",
+    "constant.csv": "a,b\n0.5,1.5\n0.5,1.5\n0.5,1.5\n0.5,1.5\n0.5,1.5\n",
     "counts.csv": "0,3\n1,2\n0,1\n2,2\n1,1\n0,1\n",
     "notes.md": "hello",
 }
@@ -45,8 +45,8 @@ def sentence(result: Any, code: int = 1) -> str:
         ("one.csv", "must have at least 2 rows; got 1"),
         (
             "constant.csv",
-            "must vary in every column to have a density; got one value throughout column 'b'. "
-            "Leave constant",
+            "at least one column must be left to learn from; got none: 'a' (one value throughout), "
+            "'b' (one value throughout).",
         ),
         ("notes.md", "must end in one of .npz .npy .csv"),
         ("missing.csv", "file not found: missing.csv"),

@@ -48,3 +48,11 @@ def test_a_support_beside_a_model_is_refused(call: Call, tmp_path: Path) -> None
     assert json.loads(plain.stdout)["value"] == pytest.approx(6 * np.log(2))
     both = call("log-z", "w.npz", "--model", "rbm", "--support", "binary:4")
     assert both.exit_code == 1 and "support must be left out for RBM(4, 2)" in both.stderr
+
+
+def test_a_support_beside_a_prior_is_refused(call: Call, tmp_path: Path) -> None:
+    prior = "from torch.distributions import Normal\n\nprior = [Normal(0.0, 1.0)]\n\n\n"
+    (tmp_path / "target.py").write_text(prior + BELL)
+    both = call("log-z", "target.py:bell", "--support", "real:1")
+    refusal = "--support must be left out where the file defines a prior; got real:1."
+    assert both.exit_code == 1 and refusal in both.stderr

@@ -157,7 +157,7 @@ def test_both_files_give_the_same_model_and_every_verb_takes_them(
     assert before["age"].min() <= ages.min() and ages.max() <= before["age"].max()
     many = message(call("sample", "run-parquet", "-n", "2000", "--json"))
     told = call("sample", "run-parquet", "-n", "2000")
-    assert many["held"] > 0 and f"{many['held']} of 10000 values lay outside" in told.stdout
+    assert many["clipped"] > 0 and f"{many['clipped']} of 10000 values lay outside" in told.stdout
     call("sample", "run-csv", "-n", "5", "--out", "new.csv")
     assert [str(kind) for kind in pd.read_csv("new.csv").dtypes][:3] == ["float64", "bool", "int64"]
     assert message(call("sample", "run-csv", "-n", "5", "--json"))["out"].endswith("samples-1.csv")

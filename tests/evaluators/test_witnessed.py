@@ -9,8 +9,9 @@ from torch import Tensor
 
 import partita
 from partita.core import Real
-from partita.core.quantity import Quantity
+from partita.core.quantity import Quantity, Verdict
 from partita.evaluators import ImportanceSampling
+from partita.evaluators.partition.bridge import acceptance_ratio
 from partita.evaluators.partition.importance.student_mixture import around
 from partita.evaluators.partition.importance.witnessed import ENOUGH, witnessed
 from partita.models import NeuralEnergy
@@ -47,6 +48,11 @@ def draws(modes: tuple[int, ...], n: int, seed: int) -> Tensor:
     return torch.randn(n, 5, generator=g) + side[:, None] * AWAY / 2
 
 
+def seen(x: Tensor, verdict: Verdict = "loose") -> Quantity:
+    """What another method says that drew ``x``."""
+    return Quantity(0.0, -0.3, 0.3, kind="estimate", verdict=verdict, details={"draws": x})
+
+
 @pytest.fixture(scope="module")
 def of_both() -> Quantity:
     return ImportanceSampling()(pair(), generator=seeded(0))
@@ -54,7 +60,7 @@ def of_both() -> Quantity:
 
 def test_what_was_found_once_is_certified_where_no_draw_shows_more(of_both: Quantity) -> None:
     lone = replace(of_both, verdict="do not publish")
-    heard = witnessed(lone, draws((0, 1), 1000, 1), pair())
+    heard = witnessed(lone, seen(draws((0, 1), 1000, 1)), pair())
     assert heard.trusted and heard.low <= 0 <= heard.high
     assert heard.width < 1.5 * lone.width < 0.1  # neither wider for what is known
 
@@ -76,14 +82,39 @@ def test_draws_of_a_mode_that_the_mixture_lacks_contradict(of_both: Quantity) ->
     wrong = replace(q, value=value, low=value - 0.02, high=value + 0.02, details=details)
     for there in (500, 20):
         y = torch.cat([draws((0,), 1000 - there, 3), draws((1,), there, 4)])
-        heard = witnessed(wrong, y, model)
+        heard = witnessed(wrong, seen(y), model)
         assert heard.verdict == "do not publish" and heard.high > 0
-    assert witnessed(wrong, draws((0,), 1000, 5), model).verdict == "tight"  # what none can see
+    unseen = seen(draws((0,), 1000, 5))
+    assert witnessed(wrong, unseen, model).verdict == "tight"  # what no method can see
+
+
+def test_who_is_not_trusted_lifts_no_verdict(of_both: Quantity) -> None:
+    lone = replace(of_both, verdict="do not publish")
+    unsure = seen(draws((0, 1), 1000, 1), "do not publish")
+    assert not witnessed(lone, unsure, pair()).trusted
+
+
+def test_zero_density_at_either_end_breaks_no_bridge() -> None:
+    g = seeded(7)
+    w, v = torch.randn(2000, generator=g), torch.randn(2000, generator=g) - 1
+    whole = acceptance_ratio(w, v).value
+    cut = torch.cat([w, torch.full((2000,), -math.inf)])
+    assert acceptance_ratio(cut, v).value == pytest.approx(whole - math.log(2), abs=0.2)
+    assert math.isnan(acceptance_ratio(cut[2000:], -cut[2000:]).value)
+
+
+def test_a_density_that_is_zero_on_a_side_is_trusted_too() -> None:
+    def half(x: Tensor) -> Tensor:
+        return torch.where(x[:, 0] > 0, -0.5 * x.square().sum(-1), -math.inf)
+
+    q = partita.log_z(half, Real(4), generator=0)
+    truth = 2 * math.log(2 * math.pi) - math.log(2)
+    assert q.trusted and q.low <= truth <= q.high and q.width < 0.2
 
 
 def test_few_draws_bear_no_witness(of_both: Quantity) -> None:
     few = draws((0, 1), ENOUGH - 1, 6).repeat(10, 1)
-    assert witnessed(of_both, few, pair()) is of_both
+    assert witnessed(of_both, seen(few), pair()) is of_both
 
 
 def test_two_far_modes_are_certified_without_annealing() -> None:

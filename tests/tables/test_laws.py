@@ -157,3 +157,8 @@ def test_draws_keep_the_decimals_and_the_range_of_training_rows(tmp_path: Path) 
     inside = ~x.beyond(wild[:, 1])
     assert 0 < inside.sum() < 500 and (drawn[inside, 1] == wild[inside, 1]).all()
     assert type(schema).from_json(schema.as_json()) == schema
+
+
+def test_whole_numbers_about_zero_are_no_matter_of_a_ratio() -> None:
+    assert best_law("real", np.repeat([-1.0, 1.0], 40)) is not None
+    assert best_law("real", np.repeat([-1.0, 0.0, 1.0], 40)) is not None

@@ -162,9 +162,9 @@ def test_names_free_text_and_unknown_columns(tmp_path: Path) -> None:
     [
         ("a", np.random.default_rng(0).permutation(np.arange(1, 41)), "the numbers of the rows"),
         ("no", np.arange(40), "the numbers of the rows"),
-        ("user_id", np.arange(700, 740), "whole numbers that stand for things, by its name"),
-        ("PassengerId", np.arange(700, 740), "whole numbers that stand for things, by its name"),
-        ("ID", np.repeat(np.arange(100), 2), "whole numbers that stand for things, by its name"),
+        ("user_id", np.arange(700, 740), "identifiers, by its name"),
+        ("PassengerId", np.arange(700, 740), "identifiers, by its name"),
+        ("ID", np.repeat(np.arange(100), 2), "identifiers, by its name"),
         ("ID", np.repeat([3, 9], 20), ""),  # few enough to be categories
         ("humid", np.arange(700, 740), ""),
         ("a", np.r_[np.arange(39), 37], ""),  # not each once

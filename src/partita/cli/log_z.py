@@ -40,6 +40,7 @@ def log_z(
     as_json: Json = False,
 ) -> None:
     """log Z of an unnormalized density, with its interval, its verdict and draws."""
+    from partita.errors import invalid
     from partita.evidence import log_z as front_door
     from partita.experiment.targets import function_in, read_rows, saved_weights, support_named
 
@@ -48,8 +49,10 @@ def log_z(
         function, lives, prior = saved_weights(target, model), None, None
     else:
         found = function_in(target)
-        function, lives = found.function, found.support
-        prior = found.prior if support is None else None
+        function, lives, prior = found.function, found.support, found.prior
+        if support is not None and prior is not None:
+            allowed = "be left out where the file defines a prior"
+            raise invalid("log-z", "--support", allowed, support)
     lives = lives if support is None else support_named(support)
     with output.showing_progress():
         q = front_door(function, lives, prior=prior, rows=known, minutes=minutes, generator=seed)

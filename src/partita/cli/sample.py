@@ -86,7 +86,7 @@ def _sample_rows(
 
     path = sample_path(saved, out)
     x, chains = synthesize(saved, n, burn_in, seed=seed)
-    beyond = write_rows(saved, x, path)
+    clipped = write_rows(saved, x, path)
     shape = saved.data.shape
     if png is not None:
         if not shape:
@@ -96,17 +96,19 @@ def _sample_rows(
     if as_json:
         diagnosis = {} if chains is None else chains._asdict()
         made = {"run": str(saved.run.folder), "n": n, "out": str(path), "exact": chains is None}
-        made |= {"held": beyond}
+        made |= {"clipped": clipped}
         output.print_json({**made, **diagnosis})
         return
     if shape:
         typer.echo(output.preview(x, tuple(shape)))
-    typer.echo(f"{n} draws written to {path}" + ("" if png is None else f" and {png}"))
+    typer.echo(
+        f"{n} draw{'s' * (n > 1)} written to {path}" + ("" if png is None else f" and {png}")
+    )
     typer.echo("Exact independent draws." if chains is None else str(chains))
-    if beyond:
+    if clipped:
         typer.echo(
-            f"{beyond} of {x.size} values lay outside the range of the training rows, and are held "
-            "at its ends."
+            f"{clipped} of {x.size} values lay outside the range of the training rows and were "
+            "clipped to it: of those columns the draws are exact but for that."
         )
 
 

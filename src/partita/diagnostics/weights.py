@@ -105,8 +105,8 @@ def unseen(forward: Tensor, witnesses: Tensor) -> float:
 
 
 def verdict_on_unseen(added: float) -> Verdict:
-    """From the nats that what was not seen may add."""
-    return _below(added, ADDED_TIGHT, ADDED_LOOSE)
+    """From the nats that what was not seen may add; where they are not known, the worst."""
+    return "do not publish" if math.isnan(added) else _below(added, ADDED_TIGHT, ADDED_LOOSE)
 
 
 def verdict_on_reach(reach: float, cap: Verdict) -> Verdict:

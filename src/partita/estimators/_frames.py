@@ -45,7 +45,7 @@ class MixedTables(Density):
 
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Any:
         """Independent exact draws from the model; of mixed columns a frame like the one that was
-        fitted, real columns rounded as there, and held within their range.
+        fitted, real columns rounded as there and clipped to their range.
 
         ``random_state`` None takes the estimator's own, so that repeated calls give the same draws
         where that is a number.

@@ -106,19 +106,19 @@ def sample_path(saved: SavedRun, out: Path | None) -> Path:
 
 def write_rows(saved: SavedRun, x: np.ndarray, path: Path) -> int:
     """Write drawn rows with the columns of the run's own table, where those are known; real values
-    are held within its limits, and it is returned how many lay outside.
+    are clipped to its limits. Returns how many were.
     """
     schema, names = saved.data.table_schema, saved.data.columns
-    beyond = 0
+    clipped = 0
     if schema is not None and saved.encoding.kind not in CUT:
-        beyond = sum(int(one.beyond(x[:, i]).sum()) for i, one in enumerate(schema.used))
+        clipped = sum(int(one.beyond(x[:, i]).sum()) for i, one in enumerate(schema.used))
         columns, x = schema.carried(x)
     else:
         columns = plain_columns(names, x, saved.encoding.labels)
     check_ending(path, "sample", columns)
     small = x.astype(np.int8) if np.isin(x, (-1, 0, 1)).all() else x
     write_columns(path, columns, small, header=bool(names))
-    return beyond
+    return clipped
 
 
 def sequence_model(saved: SavedRun) -> Autoregressive | VRNN:

@@ -230,7 +230,7 @@ def kind_of(series: Series) -> tuple[str, str]:
         return "real", "whole numbers, also below 0" if is_whole(there) else "numbers"
     if there.min() <= 1:
         return "count", f"whole numbers from {there.min():g} up"
-    return "real", "whole numbers that begin far from 0"
+    return "real", f"whole numbers from {there.min():g} up"
 
 
 def unfit(series: Series, owner: str, *, alone: bool = False) -> str:
@@ -255,7 +255,7 @@ def unfit(series: Series, owner: str, *, alone: bool = False) -> str:
     different = math.inf if series.many else len(np.unique(there))
     names = ID.fullmatch(series.name) is not None and series.dtype != "category"
     stands = names and (different > MOST_LEVELS or 2 < different == rows)
-    return "whole numbers that stand for things, by its name" if stands else ""
+    return "identifiers, by its name" if stands else ""
 
 
 def _counts_rows(series: Series) -> bool:

@@ -99,11 +99,13 @@ def best_law(kind: str, x: np.ndarray) -> tuple[str, str] | None:
         return None
     other = max((law for law in scores if law != best), key=lambda law: scores[law])
     gain = f"{IN_WORDS[best]} beat{'s' * (best != 'category')} {IN_WORDS[other]}"
-    mean = float(counts @ values) / n
-    ratio = float(counts @ (values - mean) ** 2) / n / mean
-    held = f"variance {ratio:.3g} times the mean"
-    held = f"{len(values)} whole numbers" if best == "category" else held
-    return best, f"{held}; {gain} by {scores[best] - scores[other]:.0f} nats"
+    if best == "category":
+        seen = f"{len(values)} whole numbers"
+    else:  # counts, not all of them 0
+        mean = float(counts @ values) / n
+        ratio = float(counts @ (values - mean) ** 2) / n / mean
+        seen = f"variance {ratio:.3g} times the mean"
+    return best, f"{seen}; {gain} by {scores[best] - scores[other]:.0f} nats"
 
 
 def _poisson(values: np.ndarray, counts: np.ndarray) -> float:
@@ -134,8 +136,8 @@ def _rounded_normal(values: np.ndarray, counts: np.ndarray) -> float:
     mean = counts @ values / n
     deviation = math.sqrt(max(counts @ (values - mean) ** 2 / n - 1 / 12, 1 / 12))
     z = np.abs(values - mean)  # of either tail the far end is subtracted
-    low, high = (special.log_ndtr(-(z + step) / deviation) for step in (-0.5, 0.5))
-    return float(counts @ (low + np.log1p(-np.exp(high - low))) - math.log(n))
+    near, far = (special.log_ndtr(-(z + step) / deviation) for step in (-0.5, 0.5))
+    return float(counts @ (near + np.log1p(-np.exp(far - near))) - math.log(n))
 
 
 LAWS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {

@@ -124,9 +124,10 @@ class Column:
         return "real" if self.kind == "date" else self.kind
 
     def beyond(self, values: np.ndarray) -> np.ndarray:
-        """Which values lie outside of the limits."""
+        """Which values lie outside of the limits, also once they are rounded."""
         if not self.limits:
             return np.zeros(len(values), dtype=bool)
+        values = values if self.decimals is None else values.round(self.decimals)
         return (values < self.limits[0]) | (values > self.limits[1])
 
     def held(self, values: np.ndarray) -> np.ndarray:

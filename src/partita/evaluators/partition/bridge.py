@@ -62,8 +62,12 @@ def acceptance_ratio(forward: Tensor, reverse: Tensor) -> Ratio:
             torch.sigmoid(w - delta - shift).sum() - torch.sigmoid(v + delta + shift).sum()
         )
 
-    center = float(torch.cat([w, -v]).median())
-    reach = float(torch.cat([w, -v]).std()) + abs(shift) + 1.0
+    ends = torch.cat([w, -v])
+    ends = ends[ends.isfinite()]  # zero density at one end says nothing of the other
+    if not len(ends):
+        return Ratio(math.nan, math.inf, 0.0)
+    center = float(ends.median())
+    reach = float(ends.std(correction=0)) + abs(shift) + 1.0
     while balance(center - reach) < 0 or balance(center + reach) > 0:
         reach *= 2
     low, high = center - reach, center + reach

@@ -100,7 +100,9 @@ class Ladders:
         """
         nearest = (betas[:, None] - self.betas).abs().argmin(1)
         self.betas, self.ladder = betas, ladder_of(self.kernel, betas)
-        self.own_starts, self.state, self.stretches = self.state.ladder[nearest], None, []
+        if self.state is not None:  # a process that has no ladders has no state
+            self.own_starts = self.state.ladder[nearest]
+        self.state, self.stretches = None, []
 
     def seen(self, burn_in: int) -> Seen:
         """What was shown after the first ``burn_in`` steps; round trips count from the

@@ -104,7 +104,9 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
         inside = torch.isfinite(model.free_energy(around))
         starts = [around] if bool(inside.all()) and len(around) else [around[inside], drawn]
     pointed = model.landmarks(SOUGHT)
-    x = torch.cat([*starts, *([] if pointed is None else [pointed])])
+    if pointed is not None:
+        starts.append(pointed[torch.isfinite(model.free_energy(pointed))])
+    x = torch.cat(starts)
     return come_to_rest(model, kernel.suited_to(model, x), x, generator)
 
 

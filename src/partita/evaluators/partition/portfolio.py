@@ -4,13 +4,14 @@ r"""One way to log Z: the cheapest methods that certify a number together.
           (theory/evidence.md, eq. 60.4)
 
 A finite sum, and an integral whose space was searched throughout, need no witness. An integral over
-boxes that were not all searched is certified by independent draws that agree with it. A fitted
-mixture in which nothing lacks that nested sampling draws is certified by it; annealing from both
-ends, with replica exchange beside it, certifies a number (2) by itself. All of them err
-low where they miss a mode, never high but for chance: a method that lies higher contradicts, one
-that lies lower has missed something. What one method finds the next ones are pointed to.
+boxes that were not all searched is certified by independent draws that agree with it. Importance
+sampling from a fitted mixture is certified once nested sampling draws nothing that the mixture
+lacks; annealing from both ends, with replica exchange beside it, certifies a number by itself. All
+of them err low where they miss a mode, never high but for chance: a method that lies higher
+contradicts, one that lies lower has missed something. What one method finds the next ones are
+pointed to.
 
-Letters: h half of an interval.
+Letters: h half of an interval; 2 the number that is certified, 1 any other method.
 """
 
 import math
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from partita.core import capability
+from partita.core import capability, rng
 from partita.core.arguments import check_level
 from partita.core.protocols import EnergyModel, PartitionEvaluator
 from partita.core.quantity import VERDICTS, Quantity, worst
@@ -37,7 +38,7 @@ INTEGRAL, CERTIFYING = "Quadrature", "Sandwich"
 EXACT = ("Enumeration", INTEGRAL)  # which need no witness where they are trusted
 PROPOSING, CLIMBING = "ImportanceSampling", "NestedSampling"
 DRAWING = (PROPOSING, CLIMBING)  # which are witnesses
-# tried in this order, each once; the cheapest come first, which also bring draws
+# tried in this order, the cheapest first; each once, at the first place where it is of use
 ON_FUNCTIONS = (PROPOSING, CLIMBING, CERTIFYING, CLIMBING)
 ON_MODELS = (CERTIFYING, CLIMBING)
 WIDEST = 30  # coordinates up to which a mixture is fitted to the mass
@@ -51,6 +52,7 @@ TAKEN = {
     CLIMBING: {True: 500_000, False: 500_000},
 }
 SEARCH = 450_000  # evaluations that a search for modes far and wide takes
+UNSOUGHT = 100_000  # evaluations of importance sampling where there was no time to seek modes
 SHARED = 64  # draws of a method that the next ones are pointed to
 
 
@@ -86,18 +88,19 @@ class Portfolio:
             try:
                 check_time(name, model)
                 tried[name] = method(model, generator=generator)
+                if name == CLIMBING and PROPOSING in tried:
+                    tried[PROPOSING] = witnessed(tried[PROPOSING], tried[name], model)
             except (Diverged, Unsupported, OutOfBudget) as error:
                 failed[name] = error
                 continue
-            draws = tried[name].details.get("draws")
-            if name == CLIMBING and draws is not None and PROPOSING in tried:
-                tried[PROPOSING] = witnessed(tried[PROPOSING], draws, model)
             if judged(tried).trusted:
                 break
+            draws = tried[name].details.get("draws")
             if isinstance(model, Target) and draws is not None:
-                model = model.pointing_to(draws[:SHARED].to(model.like))
+                some = draws[rng.permutation(len(draws), generator)[:SHARED]]
+                model = model.pointing_to(some.to(model.like))
         if not tried:
-            raise _failure(list(failed.values()))
+            raise _failure(model, list(failed.values()))
         reasons = {name: str(error) for name, error in failed.items()}
         return _with_draws(judged(tried), tried, reasons)
 
@@ -117,6 +120,8 @@ def methods(
         asked.add(name)
         settings = {} if name in EXACT else {"level": level}
         settings |= {"evaluations": MOST_CLIMBING} if name == CLIMBING else {}
+        if name == PROPOSING and model.landmarks(1) is None:
+            settings["evaluations"] = UNSOUGHT
         yield name, capability.part_named(name)(**settings)
 
 
@@ -152,9 +157,10 @@ def check_time(name: str, model: EnergyModel) -> None:
         return
     needed = TAKEN[name][model.differentiable] * model.log_density.seconds_each
     if deadline.now() + needed > model.budget.moment:
+        minutes = f"{max(1, needed / 60):,.0f}"
         raise OutOfBudget(
-            f"{name} would take about {needed / 60:.2g} minutes, more than are left. Write the "
-            "function for a batch of rows, in torch, or give more minutes."
+            f"{name} would take about {minutes} minutes, more than are left. Write the function "
+            "for a batch of rows, in torch, or give more minutes."
         )
 
 
@@ -211,7 +217,8 @@ def _over(found: list[Quantity]) -> Quantity:
     return replace(best, kind="estimate", low=low, high=high, verdict="do not publish")
 
 
-def _failure(reasons: list[Exception]) -> Exception:
-    """The reason of the method that got furthest."""
-    last = str(reasons[-1])
-    return OutOfBudget(last) if isinstance(reasons[-1], OutOfBudget) else Diverged(last)
+def _failure(model: EnergyModel, reasons: list[Exception]) -> Exception:
+    """The last reason why there is no number."""
+    if reasons:
+        return reasons[-1]
+    return Unsupported(capability.reason_against(CERTIFYING, model) or "no method runs on it")

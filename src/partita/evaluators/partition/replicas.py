@@ -103,6 +103,7 @@ def place_rungs(ladders: Ladders, generator: torch.Generator) -> int:
         spent += rungs * steps
         lengths = ladders.lengths()
         if not bool(torch.isfinite(lengths).all()):
+            ladders.place_rungs(ladders.betas)
             break
         count = max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(float(lengths.sum())) + 1))
         ladders.place_rungs(torch.unique(spaced(lengths, ladders.betas, count)))

@@ -16,7 +16,7 @@ IN_WORDS = {
     "energy_gap": "energy gap: data minus chains",
     "critic": "loss of the critic",
     "log_z": "log Z, carried along by chains of its own",
-    "log_z_ess": "how many of these chains carry it",
+    "log_z_ess": "effective number of their weights, since they were last resampled",
 }
 SHOWN = 4  # the others are folded away
 CLAIM = {

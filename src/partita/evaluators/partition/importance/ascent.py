@@ -18,15 +18,15 @@ from torch import Tensor
 
 Climb = Callable[[Tensor], tuple[Tensor, Tensor]]  # value and slope, (n, D) -> (n,), (n, D)
 
-STEPS, TRIALS = 60, 2  # accepted steps of one ascent at most, and trials of each
+STEPS, TRIALS = 60, 2  # steps of one ascent at most, and trials for each on average
 FIRST_STEP = 0.1  # of the scale, that an ascent begins with
 RISE, LEFT = 1e-4, 0.9  # of the promised rise that there must be, of the slope that may be left
 AT_REST, SHORTEST = 1e-3, 1e-12  # slope and step that end an ascent, in first steps
 
 
 def climbed(function: Climb, x: Tensor, scale: Tensor, steps: int = STEPS) -> tuple[Tensor, Tensor]:
-    """A maximum near each state ``(n, D)`` and the value there, in units of ``scale`` ``(D,)``;
-    what has no density stays.
+    """A maximum near each state ``(n, D)`` and the value there; steps are measured in ``scale``
+    ``(D,)``, and states without density stay where they are.
     """
     unit = FIRST_STEP * scale
 
@@ -41,7 +41,8 @@ def climbed(function: Climb, x: Tensor, scale: Tensor, steps: int = STEPS) -> tu
         if not len(on):
             break
         step = climbers.length[on, None] * climbers.way[on]
-        climbers.tried(on, step, climbers.x[on] + unit * step, *seen(climbers.x[on] + unit * step))
+        there = climbers.x[on] + unit * step
+        climbers.tried(on, step, there, *seen(there))
     return climbers.best_x, climbers.best
 
 

@@ -86,14 +86,14 @@ def modes_near(
     density: CountedDensity, starts: Tensor, scale: Tensor, least: int, most: int
 ) -> tuple[Modes | None, int]:
     """Modes found by ascent from the starts, ``least`` of them and until each that may count was
-    found twice, with at most so many evaluations; and how many of those were found once: where
-    none was, few are left to be found.
+    found twice, while evaluations are fewer than ``most``; and how many of those were found once:
+    where none was, few are left to be found.
     """
     modes: Modes | None = None
     found: list[int] = []
     begun = 0
     while begun < len(starts) and (begun < least or modes is None or _lone(modes, found)):
-        room = (most - density.count) // (2 * STEPS)
+        room = (most - density.count) // (2 * STEPS)  # each step costs a value and a slope
         part = starts[begun:][: min(room, max(least - begun, AT_ONCE))]
         if not len(part):
             break

@@ -59,7 +59,7 @@ class ImportanceSampling:
     For densities of a few to some twenty coordinates. Where the mixture does not fit, as in a long
     funnel, the verdict says so. A mode that ascents found but once says that others may be left:
     the number is not trusted then, and ``details["of_known_modes"]`` is the verdict if there are
-    none. Without any rows modes are sought far and wide beforehand, which takes some 100,000
+    none. Without any rows modes are sought far and wide beforehand, which takes up to 450,000
     evaluations more, and the verdict is at best "loose"; with ``evaluations`` there is no such
     search, and without rows no trust.
 

@@ -25,27 +25,29 @@ from partita.evaluators.partition.importance.counted_density import CountedDensi
 ENOUGH = 200  # different draws that can bear witness
 
 
-def witnessed(q: Quantity, draws: Tensor, model: EnergyModel) -> Quantity:
-    """What ``ImportanceSampling`` said of a model, after ``draws`` of another method were heard.
+def witnessed(q: Quantity, other: Quantity, model: EnergyModel) -> Quantity:
+    """What ``ImportanceSampling`` said of a model, judged again with the draws of another method.
 
-    Modes that it found but once count as known, for nothing that it does not know was drawn; where
-    something was, the interval reaches to it.
+    Where that one is trusted, modes that were found but once count as known, for it drew nothing
+    that the mixture lacks; if it did, the interval reaches to it.
     """
-    y = torch.unique(draws.double(), dim=0)
-    if len(y) < ENOUGH:
+    y: Tensor = other.details["draws"].double()
+    distinct = len(torch.unique(y, dim=0))
+    if distinct < ENOUGH:
         return q
     log_w: Tensor = q.details["log_w"]
     at_y = CountedDensity("ImportanceSampling", model)(y) - q.details["proposal"].log_density(y)
     ratio = acceptance_ratio(log_w, -at_y)
     half = half_width(ratio.se, q.level)
     high = float(np.logaddexp(max(q.high, ratio.value), unseen(log_w, at_y)))
-    verdict = worst(q.details["of_known_modes"], verdict_on_unseen(high - q.high))
-    if abs(ratio.value - q.value) > half + 0.5 * q.width:
+    before = q.details["of_known_modes"] if other.trusted else q.verdict
+    verdict = worst(before, verdict_on_unseen(high - q.high))
+    if not abs(ratio.value - q.value) <= half + 0.5 * q.width:
         verdict = "do not publish"
     return replace(
         q,
         low=min(q.low, ratio.value),
         high=high,
         verdict=verdict,
-        details={**q.details, "bridged": ratio.value, "witnesses": len(y)},
+        details={**q.details, "bridged": ratio.value, "witnesses": distinct},
     )
