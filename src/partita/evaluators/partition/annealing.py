@@ -272,13 +272,6 @@ def placed_by(
         temperatures = int(
             min(MOST_TEMPERATURES, max(LEAST_TEMPERATURES, float(spread.sum()) ** 2 / variance))
         )
-    return spaced(spread, betas, temperatures)
-
-
-def spaced(spread: Tensor, betas: Tensor, temperatures: int) -> Tensor:
-    """Temperatures at equal length, where the gaps between ``betas`` are as long as ``spread``
-    says.
-    """
     density = (
         spread / spread.sum().clamp_min(1e-300) * (1 - UNIFORM_SHARE) + UNIFORM_SHARE * betas.diff()
     )

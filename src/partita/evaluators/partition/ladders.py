@@ -69,13 +69,12 @@ class Ladders:
         modes: Tensor,
         generator: torch.Generator,
     ) -> None:
-        self.model, self.kernel, self.betas, self.chains = model, kernel, betas, len(modes)
-        self.ladder: Any = ladder_of(kernel, betas)
+        self.model, self.betas, self.chains = model, betas, len(modes)
+        self.ladder: Any = capability.part_named("Tempering")(kernel, tuple(betas.tolist()))
         up = climb(model, kernel, betas, from_reference(model, self.chains, generator), generator)
         down = climb(model, kernel, betas.flip(0), modes, generator).flip(0)
         self.from_modes = (torch.arange(self.chains) % 2 == 1)[None]
         self.starts = torch.where(self.from_modes[0, :, None].to(up.device), down, up)
-        self.own_starts: Tensor | None = None  # of this process, where they are others
         self.state: Any = None
         self.trips: RoundTrips | None = None
         self.stretches: list[Stretch] = []
@@ -86,23 +85,6 @@ class Ladders:
             self.chains, lambda part, own: self._stretch(part, steps, own), generator
         )
         self.stretches.append(Stretch(*(torch.cat(parts, 1) for parts in zip(*shown, strict=True))))
-
-    def lengths(self) -> Tensor:
-        """How far it is from rung to rung by what the last stretch saw, ``(T - 1,)``: the deviation
-        of energy differences, the larger of both rungs'.
-        """
-        last = self.stretches[-1]
-        return torch.maximum(last.up.flatten(1).std(1), last.down.flatten(1).std(1)).cpu()
-
-    def place_rungs(self, betas: Tensor) -> None:
-        """Go on along other rungs, each from where the nearest was; what was shown so far is
-        forgotten.
-        """
-        nearest = (betas[:, None] - self.betas).abs().argmin(1)
-        self.betas, self.ladder = betas, ladder_of(self.kernel, betas)
-        if self.state is not None:  # a process that has no ladders has no state
-            self.own_starts = self.state.ladder[nearest]
-        self.state, self.stretches = None, []
 
     def seen(self, burn_in: int) -> Seen:
         """What was shown after the first ``burn_in`` steps; round trips count from the
@@ -126,9 +108,10 @@ class Ladders:
     @torch.no_grad()
     def _stretch(self, part: slice, steps: int, generator: torch.Generator) -> Stretch:
         if self.state is None or self.trips is None:
-            starts = self.starts[:, part] if self.own_starts is None else self.own_starts
-            begun = self.ladder.init(self.model, starts[-1], generator=generator)
-            self.state = begun._replace(ladder=starts)
+            starts = self.starts[:, part]
+            self.state = self.ladder.init(self.model, starts[-1], generator=generator)._replace(
+                ladder=starts
+            )
             self.trips = RoundTrips.begin(*starts.shape[:2], device=starts.device)
         up, down, energies, top, apart = [], [], [], [], math.ceil(steps / KEPT)
         for step in range(steps):
@@ -148,11 +131,6 @@ class Ladders:
             torch.stack(top),
             self.trips.made.cpu(),
         )
-
-
-def ladder_of(kernel: Sampler, betas: Tensor) -> Any:
-    """Replica exchange around a kernel, along these rungs."""
-    return capability.part_named("Tempering")(kernel, tuple(betas.tolist()))
 
 
 def climb(

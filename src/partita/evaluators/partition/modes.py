@@ -111,13 +111,13 @@ def sought(model: EnergyModel, kernel: Sampler, generator: torch.Generator) -> T
 
 
 @torch.no_grad()
-def minima_of(model: EnergyModel, generator: torch.Generator) -> Tensor:
+def minima_of(model: EnergyModel, generator: torch.Generator, *, fewer: int = FEWER // 2) -> Tensor:
     """Minima of the energy on real coordinates downhill from far and wide, and from beside those
-    that were found, ``(M, D)``.
+    that were found, ``(M, D)``; there so many times fewer points are looked at.
     """
     apart = SAME * float(reference_draws(model).std())
     minima = distinct(descended(model, _far_and_wide(model, generator)), apart)
-    beside = _beside(model, minima, generator)
+    beside = _beside(model, minima, fewer, generator)
     return distinct(torch.cat([minima, descended(model, beside)]), apart) if len(beside) else minima
 
 
@@ -219,7 +219,7 @@ def _bent(model: EnergyModel, minima: Tensor, generator: torch.Generator) -> Ben
     return Bent(minima[kept], scales[kept], axes[kept])
 
 
-def _beside(model: EnergyModel, minima: Tensor, generator: torch.Generator) -> Tensor:
+def _beside(model: EnergyModel, minima: Tensor, fewer: int, generator: torch.Generator) -> Tensor:
     """Points from which to descend to modes that the known ones outshine: of many, drawn about
     known minima at all scales from inside of them up to the reference's deviations, those of each
     scale where the energy is steepest in a minimum's own deviations.
@@ -230,7 +230,7 @@ def _beside(model: EnergyModel, minima: Tensor, generator: torch.Generator) -> T
     if not len(bent.x):
         return minima[:0]
     far = float(model.reference().draw(SOUGHT, generator=generator).std())
-    looks, found = min(MOST_LOOKS, CELLS // minima.shape[1]) // (FEWER // 2), []
+    looks, found = min(MOST_LOOKS, CELLS // minima.shape[1]) // fewer, []
     for inside, outside in BESIDE:
         which = torch.arange(looks, device=minima.device) % len(bent.x)
         scales = inside * bent.scales[which] ** (1 - outside) * far**outside

@@ -51,7 +51,9 @@ TAKEN = {
     CERTIFYING: {True: 2_000_000, False: 4_000_000},
     CLIMBING: {True: 500_000, False: 500_000},
 }
-SEARCH = 450_000  # evaluations that a search for modes far and wide takes
+# evaluations that a search for modes takes, by how many times fewer points it looks at beside those
+# that it knows; the first that there is time for is made
+SEARCHES = {1: 1_700_000, 8: 450_000}
 UNSOUGHT = 100_000  # evaluations of importance sampling where there was no time to seek modes
 SHARED = 64  # draws of a method that the next ones are pointed to
 
@@ -144,11 +146,14 @@ def _climbs_soon(model: EnergyModel) -> bool:
 
 def pointed_far_and_wide(target: Target, generator: torch.Generator) -> Target:
     """A view that points to minima downhill from far and wide, where there is time to seek them."""
-    real, seconds = isinstance(target.support, Real), SEARCH * target.log_density.seconds_each
-    budget, calls = target.budget, target.log_density.calls
-    if not real or calls + SEARCH > budget.evaluations or deadline.now() + seconds > budget.moment:
+    if not isinstance(target.support, Real):
         return target
-    return target.pointing_to(minima_of(target, generator))
+    calls, each = target.log_density.calls, target.log_density.seconds_each
+    evaluations, seconds = target.budget.evaluations - calls, target.budget.moment - deadline.now()
+    for fewer, needed in SEARCHES.items():
+        if needed <= evaluations and needed * each <= seconds:
+            return target.pointing_to(minima_of(target, generator, fewer=fewer))
+    return target
 
 
 def check_time(name: str, model: EnergyModel) -> None:

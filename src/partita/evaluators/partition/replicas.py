@@ -19,7 +19,7 @@ from torch import Tensor
 
 from partita.core.quantity import Quantity, worst
 from partita.diagnostics.weights import verdict_on_unseen
-from partita.evaluators.partition.annealing import Path, placed_by, spaced
+from partita.evaluators.partition.annealing import Path, placed_by
 from partita.evaluators.partition.bridge import REACHED, ladder_quantity
 from partita.evaluators.partition.ladders import Ladders
 from partita.evaluators.partition.witnesses import hardness
@@ -31,9 +31,6 @@ LADDERS = 16
 LEAST_RUNGS, MOST_RUNGS = 16, 64
 # times the square of the rungs, as states take to wander along them, before ladders are first read
 STEPS = 2.4
-# stretches after which rungs are placed anew, their steps as a multiple of the square of the rungs,
-# and the most that each may take of all rungs times steps
-PLACEMENTS, PLACING, PLACING_SHARE = 2, 0.4, 0.25
 BURN_IN = 1 / 3  # of the steps
 # times as many steps where ladders have not mixed, again and again, and rungs times steps in all
 LONGER, MOST = 1.5, 150_000
@@ -68,46 +65,22 @@ def ladders_along(
         trained: The path of the ladders, where it is another.
     """
     own = path if trained is None else trained
+    model, kernel = own.model, own.kernel
+    count = max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(own.length)))
+    rungs = torch.unique(placed_by(own.pilot, count))
     modes = x[torch.linspace(0, len(x) - 1, LADDERS).round().long()]  # some of every kind
-    ladders = Ladders(own.model, own.kernel, first_rungs(own), modes, generator)
-    steps, spent = 0, place_rungs(ladders, generator)
-    rungs = len(ladders.betas)
-    more = math.ceil(min(STEPS * rungs**2, (MOST - spent) / rungs))
+    ladders = Ladders(model, kernel, rungs, modes, generator)
+    steps = 0
+    more = math.ceil(min(STEPS * len(rungs) ** 2, MOST / len(rungs)))
     while True:
         ladders.go_on(more, generator)
         steps += more
         seen = ladders.seen(int(BURN_IN * steps))
-        q = ladder_quantity(seen, float(own.model.reference().log_z), level)
+        q = ladder_quantity(seen, float(model.reference().log_z), level)
         more = math.ceil((LONGER - 1) * steps)
-        if q.trusted or spent + rungs * (steps + more) > MOST:
+        if q.trusted or len(rungs) * (steps + more) > MOST:
             reached = seen.reached(REACHED, generator)
             return Witness(q, hardness(path.model, path.kernel, betas, reached, generator))
-
-
-def first_rungs(path: Path) -> Tensor:
-    """One for each unit of the length that a pilot saw."""
-    count = max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(path.length)))
-    return torch.unique(placed_by(path.pilot, count))
-
-
-def place_rungs(ladders: Ladders, generator: torch.Generator) -> int:
-    """Move the rungs to where exchanges need them, by short stretches that are forgotten: pilots
-    come from the reference, and miss what makes deep states stay at the last rung. Returns the
-    rungs times steps that it took.
-    """
-    spent = 0
-    for _ in range(PLACEMENTS):
-        rungs = len(ladders.betas)
-        steps = math.ceil(min(PLACING * rungs**2, PLACING_SHARE * MOST / rungs))
-        ladders.go_on(steps, generator)
-        spent += rungs * steps
-        lengths = ladders.lengths()
-        if not bool(torch.isfinite(lengths).all()):
-            ladders.place_rungs(ladders.betas)
-            break
-        count = max(LEAST_RUNGS, min(MOST_RUNGS, math.ceil(float(lengths.sum())) + 1))
-        ladders.place_rungs(torch.unique(spaced(lengths, ladders.betas, count)))
-    return spent
 
 
 def agree(q: Quantity, other: Quantity) -> bool:
