@@ -43,7 +43,7 @@ def test_a_spike_beside_a_mode_is_found(
     model, g = two_normals(width, at, scales, prior), torch.Generator().manual_seed(0)
     known = torch.zeros(1, width).double()
     with torch.no_grad():
-        found = model.outer(modes.descended(model, modes._beside(model, known, g)))
+        found = model.outer(modes.descended(model, modes._beside(model, known, 8, g)))
     assert float((found - at).norm(dim=-1).min()) < scales[1]
 
 
@@ -51,9 +51,9 @@ def test_nothing_is_looked_for_about_pits_or_without_slopes() -> None:
     model = two_normals(4, 1.0, (1.0, 0.3), Normal(0.0, 3.0))
     g = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        assert len(modes._beside(model, torch.full((1, 4), 30.0).double(), g)) == 0
+        assert len(modes._beside(model, torch.full((1, 4), 30.0).double(), 8, g)) == 0
         model.log_density.differentiable = False
-        assert len(modes._beside(model, torch.zeros(1, 4).double(), g)) == 0
+        assert len(modes._beside(model, torch.zeros(1, 4).double(), 8, g)) == 0
 
 
 @pytest.mark.parametrize("seed", [2, 3])
