@@ -10,6 +10,7 @@ from torch import Tensor
 import partita
 from partita.core import Real
 from partita.core.quantity import Quantity, Verdict
+from partita.errors import Diverged
 from partita.evaluators import ImportanceSampling
 from partita.evaluators.partition.bridge import acceptance_ratio
 from partita.evaluators.partition.importance.student_mixture import around
@@ -100,7 +101,10 @@ def test_zero_density_at_either_end_breaks_no_bridge() -> None:
     whole = acceptance_ratio(w, v).value
     cut = torch.cat([w, torch.full((2000,), -math.inf)])
     assert acceptance_ratio(cut, v).value == pytest.approx(whole - math.log(2), abs=0.2)
-    assert math.isnan(acceptance_ratio(cut[2000:], -cut[2000:]).value)
+    far = torch.cat([v, torch.tensor([1e12, 1e30])])
+    assert acceptance_ratio(w, far).value == pytest.approx(whole, abs=0.01)
+    with pytest.raises(Diverged, match="no state of either end"):
+        acceptance_ratio(cut[2000:], -cut[2000:])
 
 
 def test_a_density_that_is_zero_on_a_side_is_trusted_too() -> None:
@@ -109,7 +113,8 @@ def test_a_density_that_is_zero_on_a_side_is_trusted_too() -> None:
 
     q = partita.log_z(half, Real(4), generator=0)
     truth = 2 * math.log(2 * math.pi) - math.log(2)
-    assert q.trusted and q.low <= truth <= q.high and q.width < 0.2
+    assert q.trusted and q.width < 0.2
+    assert abs(q.value - truth) < 0.05  # about five standard errors
 
 
 def test_few_draws_bear_no_witness(of_both: Quantity) -> None:
@@ -124,6 +129,7 @@ def test_two_far_modes_are_certified_without_annealing() -> None:
 
     q = partita.log_z(log_density, Real(4), generator=3)
     truth = math.log(2) + 2 * math.log(2 * math.pi)
-    assert q.trusted and q.low <= truth <= q.high and q.width < 0.1
+    assert q.trusted and q.width < 0.1
+    assert abs(q.value - truth) < 0.05  # about five standard errors
     assert list(q.details["tried"]) == ["ImportanceSampling", "NestedSampling"]
     assert abs(float(q.draws[:, 0].sign().mean())) < 0.2  # four deviations of a thousand draws

@@ -113,17 +113,24 @@ def fit(
             seconds = round(deadline.now() - since, 3)
             folder.history.add({"step": 0, "epoch": 0, "seconds": seconds})
         x = None if held_out is None else held_out.tensor(rng.keyed(session.key, HELD_OUT))
-        try:
+        with _saving_divergence(session, folder, config):
             stopped = _train(session, folder, x, log_jacobian, progress, since)
-        except Diverged as error:
-            folder.history.add(guard.divergence_record(error, session.step))
-            session.leave_finite()
-            _finish(session, folder, config, "diverged")
-            raise
         run = _finish(session, folder, config, stopped)
     if run.stopped == "interrupted":
         raise Interrupted(run)
     return run
+
+
+@contextmanager
+def _saving_divergence(session: Session, folder: RunFolder, config: JsonObject) -> Iterator[None]:
+    """Inside it, a fit that diverges is saved as such."""
+    try:
+        yield
+    except Diverged as error:
+        folder.history.add(guard.divergence_record(error, session.step))
+        session.leave_finite()
+        _finish(session, folder, config, "diverged")
+        raise
 
 
 def _learner(objective: Learner | None, model: Model) -> Learner:

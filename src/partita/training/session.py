@@ -285,10 +285,12 @@ class Session:
         own.set_state(self.generator.get_state())
         now = {name: value.clone() for name, value in self.bare.state_dict().items()}
         checkpoint.load_weights(self.bare, self.untrained)
-        losses, _, _ = cast("Objective", self.objective).losses(
-            self.bare, batch, copy.deepcopy(self.state), generator=own
-        )
-        checkpoint.load_weights(self.bare, now)
+        try:
+            losses, _, _ = cast("Objective", self.objective).losses(
+                self.bare, batch, copy.deepcopy(self.state), generator=own
+            )
+        finally:
+            checkpoint.load_weights(self.bare, now)
         part = {name: float(loss.detach()) for name, loss in losses.items()}
         if self.team.size == 1:
             return part

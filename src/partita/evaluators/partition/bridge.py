@@ -25,6 +25,7 @@ from partita.core.arguments import check_count
 from partita.core.protocols import EnergyModel, Sampler
 from partita.core.quantity import Quantity, Verdict, worst
 from partita.diagnostics.chains import summarize_chains
+from partita.errors import Diverged
 from partita.evaluators.partition.annealing import check_annealing, resolve_kernel, temperatures_for
 from partita.evaluators.partition.difference import Between
 from partita.evaluators.partition.ladders import Ladders, Seen
@@ -65,9 +66,11 @@ def acceptance_ratio(forward: Tensor, reverse: Tensor) -> Ratio:
     ends = torch.cat([w, -v])
     ends = ends[ends.isfinite()]  # zero density at one end says nothing of the other
     if not len(ends):
-        return Ratio(math.nan, math.inf, 0.0)
-    center = float(ends.median())
-    reach = float(ends.std(correction=0)) + abs(shift) + 1.0
+        raise Diverged(
+            "log Z: no state of either end has a density at the other. Give more of both."
+        )
+    # from the middle outward: a few ends may be so far away that no digits are left
+    center, reach = float(ends.median()), abs(shift) + 1.0
     while balance(center - reach) < 0 or balance(center + reach) > 0:
         reach *= 2
     low, high = center - reach, center + reach
